@@ -1,0 +1,110 @@
+// Checks that metrics are on where they should be and off where they should
+// not, and that no workload starts from a wrong idea of a queue.
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// samples counts, by metric name, what the process-wide registry holds about
+// work queues: counter values and histogram observations, zero for gauges.
+func samples(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		name, isQueue := strings.CutPrefix(family.GetName(), "workqueue_")
+		if !isQueue {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			found[name] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return found
+}
+
+func TestMetricsAreOnOnlyWhereTheyShouldBe(t *testing.T) {
+	for _, implementation := range implementations {
+		for _, build := range []func() (queue, func()){
+			func() (queue, func()) { return newQueue(implementation), func() {} },
+			func() (queue, func()) { return newAbsorbingQueue(implementation) },
+		} {
+			before := samples(t)
+			q, _ := build()
+			for _, k := range makeKeys(10) {
+				q.Add(k)
+				item, _ := q.Get()
+				q.Done(item)
+			}
+			q.AddAfter(makeKeys(1)[0], time.Millisecond)
+			item, _ := q.Get()
+			q.Done(item)
+			after := samples(t)
+			q.ShutDown()
+
+			if metricsName(implementation) == "" {
+				if !maps.Equal(before, after) {
+					t.Errorf("%s: metrics moved from %v to %v", implementation, before, after)
+				}
+				continue
+			}
+			names := slices.Sorted(maps.Keys(after))
+			want := []string{
+				"adds_total", "depth", "longest_running_processor_seconds", "queue_duration_seconds",
+				"retries_total", "unfinished_work_seconds", "work_duration_seconds",
+			}
+			if !slices.Equal(names, want) {
+				t.Errorf("%s: has %v, want %v", implementation, names, want)
+			}
+			for name, by := range map[string]float64{
+				"adds_total": 11, "queue_duration_seconds": 11, "work_duration_seconds": 11, "retries_total": 1,
+			} {
+				if got := after[name] - before[name]; got != by {
+					t.Errorf("%s: %s grew by %v, want %v", implementation, name, got, by)
+				}
+			}
+		}
+	}
+}
+
+func TestAbsorbReturnsWhenDelayedKeysAreIn(t *testing.T) {
+	for _, implementation := range implementations {
+		q, absorb := newAbsorbingQueue(implementation)
+		for _, k := range makeKeys(5000) {
+			q.AddAfter(k, time.Hour)
+		}
+		absorb()
+		if ready := q.Len(); ready != 0 {
+			t.Errorf("%s: %d keys are ready", implementation, ready)
+		}
+		q.ShutDown()
+	}
+}
+
+func TestNumberInvertsMakeKeys(t *testing.T) {
+	for i, k := range makeKeys(12345) {
+		if number(k) != i {
+			t.Fatalf("%v is %d, want %d", k, number(k), i)
+		}
+	}
+}
+
+func TestPercentilesAreNearestRank(t *testing.T) {
+	samples := make([]time.Duration, 200)
+	for i := range samples {
+		samples[len(samples)-1-i] = time.Duration(i+1) * time.Microsecond
+	}
+	if got := percentiles(samples, 50, 99); !slices.Equal(got, []float64{100, 198}) {
+		t.Errorf("got %v", got)
+	}
+}

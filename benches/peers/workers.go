@@ -1,0 +1,81 @@
+// Worker goroutines, and the percentiles of what they record.
+package main
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// workers get, handle and finish items until there have been as many as expected.
+type workers struct {
+	queue    queue
+	group    sync.WaitGroup
+	finished chan struct{}
+}
+
+// startWorkers starts count goroutines that stop after total items. Each item
+// costs one shared atomic increment on top of the queue's work: a priority
+// queue drops what it holds when it shuts down, so nothing else can end the
+// run. handle is called first thing after Get.
+func startWorkers(q queue, count, total int, handle func(key)) *workers {
+	w := &workers{queue: q, finished: make(chan struct{})}
+	var processed atomic.Int64
+	for range count {
+		w.group.Go(func() {
+			for {
+				item, shutdown := q.Get()
+				if shutdown {
+					return
+				}
+				handle(item)
+				q.Done(item)
+				if processed.Add(1) == int64(total) {
+					close(w.finished)
+				}
+			}
+		})
+	}
+	return w
+}
+
+// wait returns when the last item is done.
+func (w *workers) wait() {
+	<-w.finished
+}
+
+// stop shuts the queue down and returns when the goroutines have ended.
+func (w *workers) stop() {
+	w.queue.ShutDown()
+	w.group.Wait()
+}
+
+// percentiles sorts the samples and returns the nearest-rank percentiles of
+// them in microseconds.
+func percentiles(samples []time.Duration, wanted ...float64) []float64 {
+	slices.Sort(samples)
+	values := make([]float64, len(wanted))
+	for i, p := range wanted {
+		rank := int(math.Ceil(p / 100 * float64(len(samples))))
+		values[i] = microseconds(samples[max(rank, 1)-1])
+	}
+	return values
+}
+
+func microseconds(d time.Duration) float64 {
+	return float64(d.Nanoseconds()) / 1000
+}
+
+// perItem is the wall time of one item in nanoseconds.
+func perItem(elapsed time.Duration, items int) []float64 {
+	return []float64{float64(elapsed.Nanoseconds()) / float64(items)}
+}
+
+func pick(quick bool, reduced, full int) int {
+	if quick {
+		return reduced
+	}
+	return full
+}

@@ -1,0 +1,29 @@
+//! steersman: Kubernetes controllers in Rust, on the primitives of Go's controller-runtime, with the pains its users
+//! report designed out.
+//!
+//! Built so far:
+//!
+//! * [`object`]: what names an object, [`ObjectKey`](object::ObjectKey).
+//! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
+//!
+//! ```
+//! use steersman::prelude::*;
+//!
+//! let queue = WorkQueue::default();
+//! queue.add(ObjectKey::new("default", "web"));
+//! queue.add(ObjectKey::new("default", "web")); // the same key: still one
+//! let item = queue.try_get().unwrap();
+//! assert_eq!(item.name(), "web");
+//! item.finish(Outcome::done());
+//! assert!(queue.try_get().is_none());
+//! ```
+
+pub mod object;
+mod sync;
+pub mod workqueue;
+
+/// What most programs import.
+pub mod prelude {
+    pub use crate::object::ObjectKey;
+    pub use crate::workqueue::{Add, Outcome, Priority, WorkQueue};
+}

@@ -1,0 +1,126 @@
+//! How long a failing key waits before it runs again.
+//!
+//! A limiter is a function of the key, how often it failed before, and now. The attempts live in the queue, so a limiter
+//! keeps nothing per key and nothing needs to be freed.
+
+use super::Key;
+use crate::sync::{Instant, Mutex};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+/// How long a failing key waits: a function of key, attempt and now. Clones share their state.
+///
+/// The attempt is 0 at the first failure since the last success. A limiter is called without any lock held, at the moment
+/// of the add. If it panics, the panic is caught and counted ([`Stats::limiter_panics`](super::Stats::limiter_panics)), and
+/// the key waits as long as the default limiter says: no key is lost.
+///
+/// ```
+/// use std::time::Duration;
+/// use steersman::workqueue::{Limiter, QueueOptions, WorkQueue};
+///
+/// // Per key 5 ms, 10 ms, 20 ms … 5 min, spread by up to 10 %; all keys together one per 100 ms after a burst of 100.
+/// let limiter = Limiter::exponential(Duration::from_millis(5), Duration::from_secs(300))
+///     .jitter(0.1)
+///     .max(Limiter::bucket(Duration::from_millis(100), 100));
+/// let queue = WorkQueue::new(QueueOptions { limiter, ..QueueOptions::default() });
+/// # queue.add("key");
+/// ```
+pub struct Limiter<K>(Arc<dyn Fn(&K, u32, Instant) -> Duration + Send + Sync>);
+
+impl<K: Key> Limiter<K> {
+    /// A limiter of your own.
+    pub fn new(delay: impl Fn(&K, u32, Instant) -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(delay))
+    }
+
+    /// `base`, doubled per attempt, at most `max`. For keys that fail on their own.
+    pub fn exponential(base: Duration, max: Duration) -> Self {
+        Self::new(move |_, attempt, _| exponential(base, max, attempt))
+    }
+
+    /// `fast` for the first `attempts` failures, `slow` after that. For what usually heals at once or not for long.
+    pub fn fast_slow(fast: Duration, slow: Duration, attempts: u32) -> Self {
+        Self::new(move |_, attempt, _| if attempt < attempts { fast } else { slow })
+    }
+
+    /// One key per `interval`, all keys together, after `burst` that pass at once (0 counts as 1). Each call reserves the
+    /// next free moment, so keys limited together are spread out, not released together.
+    pub fn bucket(interval: Duration, burst: u32) -> Self {
+        // The generic cell rate algorithm: `full_at` is when the bucket would be full again were nothing more taken.
+        let full_at: Mutex<Option<Instant>> = Mutex::new(None);
+        let tolerance = interval.saturating_mul(burst.max(1) - 1);
+        Self::new(move |_, _, now| {
+            let mut full_at = full_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let start = full_at.map_or(now, |at| at.max(now));
+            *full_at = Some(start.checked_add(interval).unwrap_or(start));
+            start.saturating_duration_since(now).saturating_sub(tolerance)
+        })
+    }
+
+    /// The longer wait of the two; both are charged.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self::new(move |key, attempt, now| self.delay(key, attempt, now).max(other.delay(key, attempt, now)))
+    }
+
+    /// Never longer than `cap`.
+    #[must_use]
+    pub fn at_most(self, cap: Duration) -> Self {
+        Self::new(move |key, attempt, now| self.delay(key, attempt, now).min(cap))
+    }
+
+    /// Longer by up to `fraction` of the wait (0.1 is 10 %), different for every key and attempt: so that keys that failed
+    /// together do not come back together. Negative fractions and those that are no number count as 0.
+    #[must_use]
+    pub fn jitter(self, fraction: f64) -> Self {
+        let fraction = if fraction > 0.0 { fraction } else { 0.0 };
+        let random = RandomState::new();
+        Self::new(move |key, attempt, now| {
+            let delay = self.delay(key, attempt, now);
+            let draw = random.hash_one((key, attempt)) as f64 / 2f64.powi(64);
+            let longer = delay.as_secs_f64() * fraction * draw;
+            delay.saturating_add(Duration::try_from_secs_f64(longer).unwrap_or(Duration::MAX))
+        })
+    }
+
+    /// The wait for a key that failed `attempt` times before.
+    pub fn delay(&self, key: &K, attempt: u32, now: Instant) -> Duration {
+        (self.0)(key, attempt, now)
+    }
+}
+
+const BASE: Duration = Duration::from_millis(5);
+const MAX: Duration = Duration::from_secs(1000);
+
+/// What the default limiter says, and what holds for a key whose limiter panicked.
+pub(super) fn default_delay(attempt: u32) -> Duration {
+    exponential(BASE, MAX, attempt)
+}
+
+fn exponential(base: Duration, max: Duration, attempt: u32) -> Duration {
+    let factor = 1u128.checked_shl(attempt).unwrap_or(u128::MAX);
+    let delay = base.as_nanos().saturating_mul(factor).min(max.as_nanos());
+    u64::try_from(delay).map_or(max, Duration::from_nanos)
+}
+
+impl<K: Key> Default for Limiter<K> {
+    /// 5 ms to 1000 s, exponential, without jitter.
+    fn default() -> Self {
+        Self::exponential(BASE, MAX)
+    }
+}
+
+impl<K> Clone for Limiter<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K> std::fmt::Debug for Limiter<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Limiter")
+    }
+}

@@ -1,0 +1,317 @@
+//! The handle: [`WorkQueue`], what it does under one lock, and whom it wakes after.
+
+use super::{
+    Add, Item, Key, Priority, QueueOptions, Stats,
+    get::Get,
+    limiter::{Limiter, default_delay},
+    metrics::Probe,
+    slots::KeyHash,
+    state::{Phase, State, Taken, When},
+    waiters::Wakes,
+};
+use crate::sync::{Instant, Mutex, MutexGuard};
+use hashbrown::DefaultHashBuilder;
+use std::{
+    fmt,
+    future::poll_fn,
+    hash::BuildHasher,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+
+/// So many keys of a batch are added under one lock.
+const BATCH: usize = 256;
+
+/// A queue of keys for workers; see the [module](super). A handle: clones share one queue. Making one spawns nothing.
+///
+/// ```
+/// use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
+///
+/// let queue = WorkQueue::default();
+/// queue.add("b");
+/// queue.add_with("a", Add { priority: Some(Priority::HIGH), reason: Some("asked for".into()), ..Add::default() });
+///
+/// let item = queue.try_get().unwrap();
+/// assert_eq!((*item, item.priority(), item.attempt()), ("a", Priority::HIGH, 1));
+/// assert_eq!(item.reasons(), ["asked for".into()]);
+/// item.finish(Outcome::requeue()); // failed: again in 5 ms
+/// assert_eq!(queue.num_requeues(&"a"), 1);
+/// ```
+pub struct WorkQueue<K>(pub(super) Arc<Shared<K>>);
+
+pub(super) struct Shared<K> {
+    state: Mutex<State<K>>,
+    hasher: DefaultHashBuilder,
+    limiter: Limiter<K>,
+    /// Zero of the queue's clock.
+    epoch: Instant,
+    /// Measure how long keys wait and run.
+    pub(super) timing: bool,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Key> Default for WorkQueue<K> {
+    fn default() -> Self {
+        Self::new(QueueOptions::default())
+    }
+}
+
+impl<K: Key> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stats = self.stats();
+        f.debug_struct("WorkQueue")
+            .field("ready", &stats.depth())
+            .field("delayed", &stats.delayed)
+            .field("parked", &stats.parked)
+            .field("running", &stats.running)
+            .finish()
+    }
+}
+
+impl<K> Shared<K> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nanoseconds since the queue was made.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.since_epoch(Instant::now())
+    }
+
+    fn since_epoch(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.epoch);
+        since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
+    }
+
+    pub(super) fn instant(&self, nanos: u64) -> Option<Instant> {
+        self.epoch.checked_add(Duration::from_nanos(nanos))
+    }
+
+    /// `delay` from now, as a moment of the queue's clock; zero is now itself.
+    pub(super) fn when(&self, delay: Duration, backoff: bool, replace: bool) -> When {
+        if delay.is_zero() {
+            return When::Now;
+        }
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        When::At { due: self.now().saturating_add(delay), backoff, replace }
+    }
+}
+
+impl<K: Key> Shared<K> {
+    pub(super) fn hash(&self, key: &K) -> KeyHash {
+        KeyHash::fold(self.hasher.hash_one(key))
+    }
+
+    /// Count an attempt of the key and ask the limiter how long it waits.
+    pub(super) fn limit(&self, hash: KeyHash, key: &K, slot: Option<u32>) -> Duration {
+        let attempt = {
+            let mut state = self.lock();
+            if state.phase != Phase::Open {
+                return Duration::ZERO;
+            }
+            let slot = slot.unwrap_or_else(|| state.slots.find_or_insert(hash, key.clone()).0);
+            state.count_attempt(slot)
+        };
+        let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, Instant::now())));
+        limited.unwrap_or_else(|_| {
+            self.lock().counters.limiter_panics += 1;
+            default_delay(attempt)
+        })
+    }
+}
+
+impl<K: Key> WorkQueue<K> {
+    /// An empty queue.
+    pub fn new(options: QueueOptions<K>) -> Self {
+        let QueueOptions { name, limiter, share, metrics } = options;
+        let metrics = metrics.filter(|_| !name.is_empty());
+        let queue = Self(Arc::new(Shared {
+            state: Mutex::new(State::new(share)),
+            hasher: DefaultHashBuilder::default(),
+            limiter,
+            epoch: Instant::now(),
+            timing: metrics.is_some(),
+        }));
+        if let Some(metrics) = metrics {
+            metrics.watch(Probe::new(name, &queue.0));
+        }
+        queue
+    }
+
+    /// Add a key, ready now, at [`Priority::NORMAL`]. Ignored after a shutdown.
+    #[inline]
+    pub fn add(&self, key: K) {
+        let hash = self.0.hash(&key);
+        self.change(|state, wakes| {
+            state.add((hash, key), (When::Now, Priority::NORMAL.0, None), || self.0.now(), wakes)
+        });
+    }
+
+    /// Add a key, ready after a delay.
+    pub fn add_after(&self, key: K, after: Duration) {
+        self.add_with(key, Add { after: Some(after), ..Add::default() });
+    }
+
+    /// Add a key, ready as soon as the limiter allows, and count an attempt.
+    pub fn add_rate_limited(&self, key: K) {
+        self.add_with(key, Add { rate_limited: true, ..Add::default() });
+    }
+
+    /// Add a key as told.
+    pub fn add_with(&self, key: K, add: Add) {
+        let hash = self.0.hash(&key);
+        let when = self.when(hash, &key, &add);
+        let how = (when, add.priority.unwrap_or_default().0, add.reason.as_ref());
+        self.change(|state, wakes| state.add((hash, key), how, || self.0.now(), wakes));
+    }
+
+    /// Add many keys alike, for less than one by one. Others get their turn in between.
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, add: Add) {
+        let mut keys = keys.into_iter();
+        loop {
+            let batch: Vec<_> = keys
+                .by_ref()
+                .take(BATCH)
+                .map(|key| {
+                    let hash = self.0.hash(&key);
+                    let when = self.when(hash, &key, &add);
+                    ((hash, key), (when, add.priority.unwrap_or_default().0, add.reason.as_ref()))
+                })
+                .collect();
+            if batch.is_empty() {
+                return;
+            }
+            let now = self.0.now();
+            self.change(|state, wakes| {
+                batch.into_iter().filter_map(|(key, how)| state.add(key, how, || now, wakes)).collect::<Vec<_>>()
+            });
+        }
+    }
+
+    fn when(&self, hash: KeyHash, key: &K, add: &Add) -> When {
+        let after = add.after.filter(|after| !after.is_zero());
+        let limited = add.rate_limited.then(|| self.0.limit(hash, key, None));
+        let (delay, backoff) = match (after, limited) {
+            (Some(after), Some(limited)) if after < limited => (after, false),
+            (_, Some(limited)) => (limited, true),
+            (after, None) => (after.unwrap_or_default(), false),
+        };
+        self.0.when(delay, backoff, add.replace_timer)
+    }
+
+    /// The next key, `None` once shut down. Dropping the future loses nothing.
+    ///
+    /// # Panics
+    /// If keys wait for a time and this is not polled in a tokio runtime with its timer enabled.
+    pub async fn get(&self) -> Option<Item<K>> {
+        Get::new(self).await
+    }
+
+    /// The next key if one is ready.
+    #[inline]
+    pub fn try_get(&self) -> Option<Item<K>> {
+        let now = self.0.now();
+        let taken = self.0.lock().take(now, self.0.timing);
+        taken.map(|taken| self.item(taken, now))
+    }
+
+    #[inline]
+    pub(super) fn item(&self, taken: Taken<K>, now: u64) -> Item<K> {
+        Item::new(self.clone(), taken, now)
+    }
+
+    /// Make a parked key ready. If it runs, parking it at the end of that run does not last. Otherwise nothing happens.
+    pub fn unpark(&self, key: &K) {
+        let hash = self.0.hash(key);
+        let now = self.0.now();
+        self.change(|state, wakes| {
+            if let Some(slot) = state.slots.find(hash, key) {
+                state.unpark(slot, now, wakes);
+            }
+        });
+    }
+
+    /// Take a key off the queue, whatever it waits for; true if it did. A run of it goes on, and its failed attempts stay counted.
+    pub fn cancel(&self, key: &K) -> bool {
+        let hash = self.0.hash(key);
+        let (waited, _key) = self.change(|state, _| match state.slots.find(hash, key) {
+            Some(slot) => state.cancel(hash, slot),
+            None => (false, None),
+        });
+        waited
+    }
+
+    /// Forget a key's failed attempts and its last error. It stays queued if it is. Unknown keys are ignored.
+    pub fn forget(&self, key: &K) {
+        let hash = self.0.hash(key);
+        self.change(|state, _| state.slots.find(hash, key).and_then(|slot| state.forget(hash, slot)));
+    }
+
+    /// How often a key was rate limited since its last success.
+    pub fn num_requeues(&self, key: &K) -> u32 {
+        let hash = self.0.hash(key);
+        let state = self.0.lock();
+        state.slots.find(hash, key).map_or(0, |slot| state.slots[slot].attempts)
+    }
+
+    /// Keys ready to run, with those that will be when their present run ends; without those that wait for a time or are parked.
+    pub fn len(&self) -> usize {
+        let now = self.0.now();
+        self.change(|state, wakes| {
+            state.expire(now);
+            state.settle(wakes);
+            state.len()
+        })
+    }
+
+    /// No key is ready to run.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The queue's numbers.
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    /// Shut down and drop what is queued: getters get `None` at once, adds are ignored, runs may end.
+    ///
+    /// All shutdowns are idempotent, drop the keys that wait for a time or are parked, and may follow each other; the strictest holds.
+    pub fn close(&self) {
+        self.change(|state, wakes| state.shut_down(Phase::Closed, wakes));
+    }
+
+    /// Shut down, but hand out what is ready, and what runs and was added again, before getters get `None`.
+    pub fn close_after_ready(&self) {
+        self.change(|state, wakes| state.shut_down(Phase::HandOut, wakes));
+    }
+
+    /// [`close_after_ready`](Self::close_after_ready), then wait until everything was handed out and no run is left, or
+    /// [`close`](Self::close) ends the wait. It is the workers that empty the queue: without any it waits. Dropping the future leaves the queue shut down.
+    pub async fn drain(&self) {
+        self.close_after_ready();
+        poll_fn(|cx| if self.0.lock().poll_drained(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// Shut down, in whichever way.
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().phase != Phase::Open
+    }
+
+    /// Change the state under the lock; then, without it, wake whom that concerns. What is returned is dropped without the lock.
+    #[inline]
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State<K>, &mut Wakes) -> T) -> T {
+        let mut wakes = Wakes::default();
+        let result = change(&mut self.0.lock(), &mut wakes);
+        wakes.call();
+        result
+    }
+}

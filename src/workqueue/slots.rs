@@ -1,0 +1,238 @@
+//! One slot per key, holding all that the queue knows of it, and the table that finds a key's slot.
+//!
+//! Invariant: a key has a slot exactly while it waits, runs, is parked or has failed attempts to remember; the table names
+//! every slot in use and no other.
+//!
+//! Slots live in chunks, so that growing to a million keys copies nothing and never stalls the queue; the table keeps half
+//! of each hash beside the slot's number, so that its own growth touches no slot either.
+
+use super::{
+    list::{Links, NIL, Nodes},
+    reasons::ReasonIds,
+};
+use hashbrown::{HashTable, hash_table};
+use std::ops::{Index, IndexMut};
+
+/// What a key waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    /// Nothing: it runs, or is only remembered for its attempts.
+    Nothing,
+    /// A worker; or, while it runs, the end of that run.
+    Worker,
+    /// The time `ready_at`.
+    Time,
+    /// To be unparked, or the time `ready_at`, whichever comes first.
+    Unpark,
+}
+
+pub(super) struct Slot<K> {
+    /// `None` only in slots that are not in use.
+    pub(super) key: Option<K>,
+    /// When the key was first added since it was last handed out.
+    pub(super) added_at: u64,
+    /// When it became ready, or will.
+    pub(super) ready_at: u64,
+    links: Links,
+    pub(super) priority: i32,
+    /// Rate-limited requeues since the last success.
+    pub(super) attempts: u32,
+    /// Ready: its turn, see [`Ready`](super::ready::Ready). Running: the number of its run.
+    pub(super) place: u32,
+    pub(super) reasons: ReasonIds,
+    pub(super) pending: Pending,
+    pub(super) running: bool,
+    /// The pending time is the end of a backoff.
+    pub(super) backoff: bool,
+    /// This run came, or will come, before its backoff had elapsed.
+    pub(super) early: bool,
+    /// Unparked while it ran: parking it now does not last.
+    pub(super) permit: bool,
+}
+
+impl<K> Slot<K> {
+    const FREE: Self = Self {
+        key: None,
+        added_at: 0,
+        ready_at: 0,
+        links: Links::UNLINKED,
+        priority: 0,
+        attempts: 0,
+        place: 0,
+        reasons: ReasonIds::EMPTY,
+        pending: Pending::Nothing,
+        running: false,
+        backoff: false,
+        early: false,
+        permit: false,
+    };
+
+    /// Nothing is left to remember.
+    fn is_idle(&self) -> bool {
+        self.pending == Pending::Nothing && !self.running && self.attempts == 0
+    }
+}
+
+/// Half of a key's hash: enough for a table of at most 2^32 keys, and cheap to keep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyHash(u32);
+
+impl KeyHash {
+    pub(super) fn fold(hash: u64) -> Self {
+        Self((hash ^ (hash >> 32)) as u32)
+    }
+
+    /// The table takes its buckets from the low bits and its tags from the high ones.
+    fn spread(self) -> u64 {
+        u64::from(self.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: KeyHash,
+    slot: u32,
+}
+
+const CHUNK: u32 = 256;
+
+pub(super) struct Slots<K> {
+    chunks: Chunks<K>,
+    table: HashTable<Entry>,
+    /// First of the free slots, chained by their links.
+    free: u32,
+}
+
+struct Chunks<K>(Vec<Box<[Slot<K>]>>);
+
+impl<K> Index<u32> for Chunks<K> {
+    type Output = Slot<K>;
+    #[inline]
+    fn index(&self, slot: u32) -> &Slot<K> {
+        &self.0[(slot / CHUNK) as usize][(slot % CHUNK) as usize]
+    }
+}
+
+impl<K> IndexMut<u32> for Chunks<K> {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut Slot<K> {
+        &mut self.0[(slot / CHUNK) as usize][(slot % CHUNK) as usize]
+    }
+}
+
+impl<K> Index<u32> for Slots<K> {
+    type Output = Slot<K>;
+    #[inline]
+    fn index(&self, slot: u32) -> &Slot<K> {
+        &self.chunks[slot]
+    }
+}
+
+impl<K> IndexMut<u32> for Slots<K> {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut Slot<K> {
+        &mut self.chunks[slot]
+    }
+}
+
+impl<K> Nodes for Slots<K> {
+    #[inline]
+    fn links(&mut self, node: u32) -> &mut Links {
+        &mut self.chunks[node].links
+    }
+}
+
+impl<K: Eq> Slots<K> {
+    pub(super) const fn new() -> Self {
+        Self { chunks: Chunks(Vec::new()), table: HashTable::new(), free: NIL }
+    }
+
+    pub(super) fn find(&self, hash: KeyHash, key: &K) -> Option<u32> {
+        self.table
+            .find(hash.spread(), |entry| entry.hash == hash && self.chunks[entry.slot].key.as_ref() == Some(key))
+            .map(|entry| entry.slot)
+    }
+
+    /// The key's slot, made if it has none; then the key stays here, otherwise it comes back.
+    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: K) -> (u32, Option<K>) {
+        let Self { chunks, table, free } = self;
+        let found = table.entry(
+            hash.spread(),
+            |entry| entry.hash == hash && chunks[entry.slot].key.as_ref() == Some(&key),
+            |entry| entry.hash.spread(),
+        );
+        match found {
+            hash_table::Entry::Occupied(entry) => (entry.get().slot, Some(key)),
+            hash_table::Entry::Vacant(entry) => {
+                if *free == NIL {
+                    *free = chunks.grow();
+                }
+                let slot = *free;
+                *free = chunks[slot].links.next();
+                chunks[slot].key = Some(key);
+                entry.insert(Entry { hash, slot });
+                (slot, None)
+            }
+        }
+    }
+
+    /// Give up the slot if nothing is left to remember; the key comes back to be dropped without the lock.
+    pub(super) fn free_if_idle(&mut self, hash: KeyHash, slot: u32) -> Option<K> {
+        if !self.chunks[slot].is_idle() {
+            return None;
+        }
+        if let Ok(entry) = self.table.find_entry(hash.spread(), |entry| entry.slot == slot) {
+            entry.remove();
+        }
+        self.chunks.release(slot, &mut self.free)
+    }
+
+    /// Change every slot in use, and give up those that become idle.
+    pub(super) fn sweep(&mut self, mut change: impl FnMut(&mut Slot<K>)) -> Vec<K> {
+        let Self { chunks, table, free } = self;
+        let mut keys = Vec::new();
+        table.retain(|entry| {
+            change(&mut chunks[entry.slot]);
+            let idle = chunks[entry.slot].is_idle();
+            if idle {
+                keys.extend(chunks.release(entry.slot, free));
+            }
+            !idle
+        });
+        keys
+    }
+
+    /// How many slots there are, in use or not: the range that [`Self::used`] takes.
+    pub(super) fn capacity(&self) -> u32 {
+        self.chunks.0.len() as u32 * CHUNK
+    }
+
+    /// The slots in use among those numbered `range`.
+    pub(super) fn used(&self, range: std::ops::Range<u32>) -> impl Iterator<Item = (u32, &K, &Slot<K>)> {
+        range.filter_map(|at| {
+            let slot = &self.chunks[at];
+            slot.key.as_ref().map(|key| (at, key, slot))
+        })
+    }
+}
+
+impl<K> Chunks<K> {
+    /// Add a chunk of free slots and return the first of them.
+    fn grow(&mut self) -> u32 {
+        let first = self.0.len() as u32 * CHUNK;
+        assert!(first < NIL - CHUNK, "a queue holds less than 2^32 keys");
+        let mut chunk: Box<[Slot<K>]> = (0..CHUNK).map(|_| Slot::FREE).collect();
+        for (slot, next) in chunk.iter_mut().zip(first + 1..first + CHUNK) {
+            slot.links = Links::to_next(next);
+        }
+        self.0.push(chunk);
+        first
+    }
+
+    fn release(&mut self, slot: u32, free: &mut u32) -> Option<K> {
+        let key = self[slot].key.take();
+        self[slot] = Slot { links: Links::to_next(*free), ..Slot::FREE };
+        *free = slot;
+        key
+    }
+}

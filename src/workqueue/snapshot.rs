@@ -1,0 +1,164 @@
+//! Looking inside: every key, and the numbers.
+
+use super::{
+    Key, Priority, Reason, Stats, WorkQueue,
+    queue::Shared,
+    serialize_seconds,
+    slots::{Pending, Slot},
+    state::{NEVER, Phase, State},
+};
+use serde::Serialize;
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+/// So many slots are read under one lock: well below 200 µs, also when none of them is in the processor's cache.
+const SLICE: u32 = 256;
+
+/// One key in [`WorkQueue::snapshot`]. Durations are counted from the moment the key was looked at, and serialised in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry<K> {
+    /// The key.
+    pub key: K,
+    /// What it does now.
+    #[serde(flatten)]
+    pub state: EntryState,
+    /// The priority it is queued with or, if it only runs, was handed out with.
+    pub priority: Priority,
+    /// How long ago it was first added since it was last handed out; or, if it only runs, before that.
+    #[serde(serialize_with = "serialize_seconds")]
+    pub added_ago: Duration,
+    /// Rate-limited requeues since the last success.
+    pub attempts: u32,
+    /// Why it failed last, until it succeeds.
+    pub last_error: Option<Arc<str>>,
+    /// Why it is queued or, if it only runs, why it runs: the last reasons, oldest first.
+    pub reasons: Vec<Reason>,
+}
+
+/// What a key does, in [`Entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum EntryState {
+    /// Waits for a worker.
+    Ready {
+        /// Since when.
+        #[serde(serialize_with = "serialize_seconds")]
+        ready_ago: Duration,
+    },
+    /// Waits for a time.
+    Delayed {
+        /// How long still.
+        #[serde(serialize_with = "serialize_seconds")]
+        ready_in: Duration,
+    },
+    /// Waits to be unparked.
+    Parked {
+        /// How long at most, if there is a bound.
+        ready_in: Option<f64>,
+    },
+    /// A worker has it.
+    Running {
+        /// Which: the lowest numbers are used first, two keys never have the same at one time.
+        worker: u32,
+        /// Since when.
+        #[serde(serialize_with = "serialize_seconds")]
+        started_ago: Duration,
+        /// It was added meanwhile and will run once more.
+        again: bool,
+    },
+    /// Not queued; remembered for its failed attempts alone.
+    Idle,
+}
+
+impl<K: Key> WorkQueue<K> {
+    /// Every key once, read in slices so that nobody waits long for the lock: a key that moves while this reads may be shown in its
+    /// old state, its new one, or, if it was queued only meanwhile, not at all. It takes a while with many keys: in async code call it from a blocking task.
+    pub fn snapshot(&self) -> Vec<Entry<K>> {
+        let mut entries = Vec::new();
+        let mut from = 0u32;
+        loop {
+            let now = self.0.now();
+            let state = self.0.lock();
+            let to = from.saturating_add(SLICE).min(state.slots.capacity());
+            if from >= to {
+                break;
+            }
+            entries.extend(state.slots.used(from..to).map(|(at, key, slot)| state.entry(now, at, key, slot)));
+            from = to;
+        }
+        // A key that ended and was added again may have been read in both of its slots.
+        let mut seen = HashSet::with_capacity(entries.len());
+        entries.retain(|entry| seen.insert(entry.key.clone()));
+        entries
+    }
+}
+
+impl<K: Key> State<K> {
+    fn entry(&self, now: u64, at: u32, key: &K, slot: &Slot<K>) -> Entry<K> {
+        let run = slot.running.then(|| self.runs.get(slot.place));
+        let ready_in = Duration::from_nanos(slot.ready_at.saturating_sub(now));
+        let state = match (run, slot.pending) {
+            (Some(run), pending) => EntryState::Running {
+                worker: slot.place,
+                started_ago: ago(now, run.started),
+                again: pending == Pending::Worker,
+            },
+            (None, Pending::Worker) => EntryState::Ready { ready_ago: ago(now, slot.ready_at) },
+            (None, Pending::Time) => EntryState::Delayed { ready_in },
+            (None, Pending::Unpark) => {
+                EntryState::Parked { ready_in: (slot.ready_at != NEVER).then_some(ready_in.as_secs_f64()) }
+            }
+            (None, Pending::Nothing) => EntryState::Idle,
+        };
+        let reasons = match run {
+            Some(run) if slot.pending == Pending::Nothing => run.reasons,
+            _ => slot.reasons,
+        };
+        Entry {
+            key: key.clone(),
+            state,
+            priority: Priority(slot.priority),
+            added_ago: ago(now, slot.added_at),
+            attempts: slot.attempts,
+            last_error: self.errors.get(&at).cloned(),
+            reasons: self.reasons.texts(reasons),
+        }
+    }
+}
+
+impl<K: Key> Shared<K> {
+    pub(super) fn stats(&self) -> Stats {
+        let now = self.now();
+        let mut state = self.lock();
+        state.expire(now);
+        let mut stats = Stats {
+            delayed: state.delayed,
+            parked: state.parked,
+            running: state.runs.len(),
+            adds: state.counters.adds,
+            retries: state.counters.retries,
+            rejected: state.counters.rejected,
+            limiter_panics: state.counters.limiter_panics,
+            waited: state.counters.waited,
+            worked: state.counters.worked,
+            ..Stats::default()
+        };
+        for level in state.ready.levels() {
+            let band = &mut stats.bands[Priority(level.priority).band() as usize];
+            band.depth += level.len;
+            let oldest = level.oldest().map(|at| ago(now, state.slots[at].ready_at));
+            band.oldest = band.oldest.max(oldest.unwrap_or_default());
+        }
+        for (slot, started) in state.runs.iter() {
+            stats.unfinished += ago(now, started);
+            stats.longest_running = stats.longest_running.max(ago(now, started));
+            if state.phase != Phase::Closed && state.is_queued_again(slot) {
+                stats.bands[Priority(state.slots[slot].priority).band() as usize].depth += 1;
+            }
+        }
+        stats
+    }
+}
+
+fn ago(now: u64, then: u64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(then))
+}

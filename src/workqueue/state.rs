@@ -1,0 +1,537 @@
+//! The queue's state: all that its lock protects, and every change to it.
+//!
+//! Invariant: **a key in [`Ready`] is never in a run.** A key that is added while it runs is only marked as waiting for a
+//! worker, and joins the ready ones when the run ends. From that follows that no key is in two workers, and that any number of adds
+//! during a run lead to one more run.
+//!
+//! Nothing here waits, wakes or reads a clock: times come in as nanoseconds since the queue was made, whom to wake goes out as
+//! [`Wakes`], to be called without the lock.
+
+use super::{
+    Key, Reason,
+    list::NIL,
+    ready::Ready,
+    reasons::{ReasonIds, Reasons},
+    slots::{KeyHash, Pending, Slots},
+    stats::Counters,
+    waiters::{WaiterId, Waiters, Wakes},
+    wheel::Wheel,
+};
+use std::{collections::HashMap, sync::Arc, task::Waker};
+
+/// No time: for keys parked without a bound.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// How far a shutdown has gone. Later ones include earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Open,
+    /// No adds; what is ready is handed out.
+    HandOut,
+    /// No adds, nothing is handed out.
+    Closed,
+}
+
+pub(super) struct State<K> {
+    pub(super) slots: Slots<K>,
+    pub(super) ready: Ready,
+    pub(super) wheel: Wheel,
+    pub(super) waiters: Waiters,
+    pub(super) reasons: Reasons,
+    pub(super) runs: Runs,
+    /// Last errors of failing keys, by slot.
+    pub(super) errors: HashMap<u32, Arc<str>>,
+    pub(super) counters: Counters,
+    /// Keys that run and wait for a worker again.
+    pub(super) again: usize,
+    /// Keys that wait for a time.
+    pub(super) delayed: usize,
+    pub(super) parked: usize,
+    pub(super) phase: Phase,
+    /// Those who wait for the last run to end.
+    drainers: Vec<Waker>,
+}
+
+/// When an added key may run.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    Now,
+    At { due: u64, backoff: bool, replace: bool },
+}
+
+/// A key handed out.
+pub(super) struct Taken<K> {
+    pub(super) key: K,
+    pub(super) slot: u32,
+    pub(super) run: u32,
+    pub(super) priority: i32,
+    pub(super) attempts: u32,
+    pub(super) ready_at: u64,
+}
+
+/// A run that ends.
+pub(super) struct Ended {
+    pub(super) hash: KeyHash,
+    pub(super) slot: u32,
+    pub(super) run: u32,
+    pub(super) end: End,
+    /// Of the requeue.
+    pub(super) priority: i32,
+    pub(super) error: Option<Arc<str>>,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    /// Leave everything as it is.
+    Drop,
+    /// Forget failed attempts; again at a time, if one is given.
+    Success(Option<When>),
+    /// Once more as the limiter said.
+    Retry(When),
+    Park {
+        until: u64,
+    },
+}
+
+impl<K: Key> State<K> {
+    pub(super) fn new(share: u32) -> Self {
+        Self {
+            slots: Slots::new(),
+            ready: Ready::new(share),
+            wheel: Wheel::new(),
+            waiters: Waiters::new(),
+            reasons: Reasons::new(),
+            runs: Runs::default(),
+            errors: HashMap::new(),
+            counters: Counters::default(),
+            again: 0,
+            delayed: 0,
+            parked: 0,
+            phase: Phase::Open,
+            drainers: Vec::new(),
+        }
+    }
+
+    /// Keys a worker could take, now or when a run ends.
+    pub(super) fn len(&self) -> usize {
+        self.ready.len() + self.again
+    }
+
+    /// Add a key or merge with what it waits for already. `now` is called only if it matters. The key comes back if the queue
+    /// has it already or takes no more.
+    pub(super) fn add(
+        &mut self,
+        (hash, key): (KeyHash, K),
+        (when, priority, reason): (When, i32, Option<&Reason>),
+        now: impl Fn() -> u64,
+        wakes: &mut Wakes,
+    ) -> Option<K> {
+        if self.phase != Phase::Open {
+            self.counters.rejected += 1;
+            return Some(key);
+        }
+        let (at, known) = self.slots.find_or_insert(hash, key);
+        if let Some(reason) = reason {
+            self.reasons.push(&mut self.slots[at].reasons, reason);
+        }
+        self.merge(at, when, priority, now, wakes);
+        known
+    }
+
+    /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
+    /// behind the others of its new priority; parked keys stay parked.
+    fn merge(&mut self, at: u32, when: When, priority: i32, now: impl Fn() -> u64, wakes: &mut Wakes) {
+        if matches!(when, When::At { .. }) {
+            self.counters.retries += 1;
+        }
+        let slot = &mut self.slots[at];
+        let raised = priority > slot.priority;
+        match slot.pending {
+            Pending::Nothing => {
+                slot.priority = priority;
+                let now = now();
+                slot.added_at = now;
+                match when {
+                    When::Now => self.make_ready(at, now),
+                    When::At { due, backoff, .. } => self.wait_until(at, due, backoff, wakes),
+                }
+            }
+            Pending::Worker => {
+                slot.early |= matches!(when, When::At { backoff: true, .. });
+                if raised && slot.running {
+                    slot.priority = priority;
+                } else if raised {
+                    self.ready.remove(&mut self.slots, at);
+                    self.slots[at].priority = priority;
+                    self.ready.push(&mut self.slots, at);
+                }
+            }
+            Pending::Time => {
+                slot.priority = slot.priority.max(priority);
+                let was = slot.ready_at;
+                match when {
+                    When::Now => {
+                        slot.early |= slot.backoff;
+                        self.withdraw(at);
+                        self.make_ready(at, now());
+                    }
+                    When::At { due, backoff, replace } if due < was || replace => {
+                        slot.early |= slot.backoff && !backoff && due < was;
+                        self.withdraw(at);
+                        self.wait_until(at, due, backoff, wakes);
+                    }
+                    When::At { backoff, .. } => slot.early |= backoff && !slot.backoff,
+                }
+            }
+            Pending::Unpark => slot.priority = slot.priority.max(priority),
+        }
+        self.settle(wakes);
+    }
+
+    fn make_ready(&mut self, at: u32, ready_at: u64) {
+        let slot = &mut self.slots[at];
+        slot.pending = Pending::Worker;
+        slot.backoff = false;
+        slot.ready_at = ready_at;
+        self.counters.adds += 1;
+        if slot.running {
+            self.again += 1;
+        } else {
+            self.ready.push(&mut self.slots, at);
+        }
+    }
+
+    fn wait_until(&mut self, at: u32, due: u64, backoff: bool, wakes: &mut Wakes) {
+        let due = due.min(NEVER - 1);
+        let nearer = self.wheel.next_due().is_none_or(|first| due < first);
+        let slot = &mut self.slots[at];
+        slot.pending = Pending::Time;
+        slot.backoff = backoff;
+        slot.ready_at = due;
+        self.delayed += 1;
+        self.wheel.push(&mut self.slots, at);
+        if nearer {
+            self.waiters.alarm_changed(wakes);
+        }
+    }
+
+    /// Make ready what is due.
+    #[inline]
+    pub(super) fn expire(&mut self, now: u64) {
+        if self.wheel.next_due().is_some_and(|due| due <= now) {
+            self.expire_due(now);
+        }
+    }
+
+    fn expire_due(&mut self, now: u64) {
+        let Self { slots, wheel, ready, counters, again, delayed, parked, .. } = self;
+        wheel.expire(slots, now, |slots, at| {
+            let slot = &mut slots[at];
+            *if slot.pending == Pending::Time { &mut *delayed } else { &mut *parked } -= 1;
+            slot.pending = Pending::Worker;
+            slot.early &= !slot.backoff;
+            slot.backoff = false;
+            counters.adds += 1;
+            if slot.running {
+                *again += 1;
+            } else {
+                ready.push(slots, at);
+            }
+        });
+    }
+
+    /// Hand out the key whose turn it is.
+    pub(super) fn take(&mut self, now: u64, timing: bool) -> Option<Taken<K>> {
+        self.expire(now);
+        let at = self.ready.pop(&mut self.slots)?;
+        let slot = &mut self.slots[at];
+        let run = self.runs.start(at, now, std::mem::replace(&mut slot.reasons, ReasonIds::EMPTY));
+        slot.pending = Pending::Nothing;
+        slot.running = true;
+        slot.permit = false;
+        slot.place = run;
+        if timing {
+            self.counters.waited.observe(now.saturating_sub(slot.ready_at));
+        }
+        let key = slot.key.clone().expect("a ready slot has a key");
+        Some(Taken { key, slot: at, run, priority: slot.priority, attempts: slot.attempts, ready_at: slot.ready_at })
+    }
+
+    /// Whether the key of a run will run once more.
+    pub(super) fn is_queued_again(&self, at: u32) -> bool {
+        self.phase != Phase::Closed && self.slots[at].pending == Pending::Worker
+    }
+
+    /// Count a failure and say how many there were before. A run that came before its backoff had elapsed was not the retry
+    /// that was waited for: it does not make the next wait longer.
+    pub(super) fn count_attempt(&mut self, at: u32) -> u32 {
+        let slot = &mut self.slots[at];
+        if slot.running && std::mem::take(&mut slot.early) && slot.attempts > 0 {
+            return slot.attempts - 1;
+        }
+        slot.attempts = slot.attempts.saturating_add(1);
+        slot.attempts - 1
+    }
+
+    /// End a run, at `ended_at` if that is measured. `now` is called only if it matters. The key comes back if nothing is left to
+    /// remember of it.
+    pub(super) fn finish(
+        &mut self,
+        ended: Ended,
+        ended_at: Option<u64>,
+        now: impl Fn() -> u64,
+        wakes: &mut Wakes,
+    ) -> Option<K> {
+        let Ended { hash, slot: at, run, end, priority, error } = ended;
+        let Run { started, mut reasons, .. } = self.runs.end(run);
+        if let Some(ended_at) = ended_at {
+            self.counters.worked.observe(ended_at.saturating_sub(started));
+        }
+        if self.phase == Phase::Closed {
+            self.reasons.release(&mut reasons);
+            self.settle(wakes);
+            return None;
+        }
+        if let Some(error) = error {
+            self.errors.insert(at, error);
+        }
+        let open = self.phase == Phase::Open;
+        let requeue = match end {
+            End::Drop => None,
+            End::Success(when) => {
+                self.forget_slot(at);
+                when
+            }
+            End::Retry(when) => Some(when),
+            End::Park { until } => {
+                self.park(at, until, priority, &mut reasons, &now);
+                None
+            }
+        };
+        self.reasons.release(&mut reasons);
+        match requeue {
+            Some(when) if open => self.merge(at, when, priority, now, wakes),
+            Some(_) => self.counters.rejected += 1,
+            None => {}
+        }
+        let slot = &mut self.slots[at];
+        slot.running = false;
+        if slot.pending == Pending::Worker {
+            self.again -= 1;
+            self.ready.push(&mut self.slots, at);
+        }
+        if !open {
+            self.forget_slot(at);
+        }
+        let key = self.free_if_idle(hash, at);
+        self.settle(wakes);
+        key
+    }
+
+    fn park(&mut self, at: u32, until: u64, priority: i32, reasons: &mut ReasonIds, now: impl Fn() -> u64) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let added_meanwhile = self.slots[at].pending != Pending::Nothing;
+        self.withdraw(at);
+        let slot = &mut self.slots[at];
+        self.reasons.merge(reasons, &mut slot.reasons);
+        slot.priority = if added_meanwhile { slot.priority.max(priority) } else { priority };
+        if std::mem::take(&mut slot.permit) {
+            self.make_ready(at, now());
+            return;
+        }
+        slot.pending = Pending::Unpark;
+        self.parked += 1;
+        slot.backoff = false;
+        slot.ready_at = until;
+        if until != NEVER {
+            self.wheel.push(&mut self.slots, at);
+        }
+    }
+
+    /// End a key's parking, or see to it that parking the run that has it does not last.
+    pub(super) fn unpark(&mut self, at: u32, now: u64, wakes: &mut Wakes) {
+        let slot = &mut self.slots[at];
+        if slot.pending == Pending::Unpark {
+            self.withdraw(at);
+            self.make_ready(at, now);
+            self.settle(wakes);
+        } else if slot.running {
+            slot.permit = true;
+        }
+    }
+
+    /// Take back what a key waits for; a run of it goes on.
+    pub(super) fn cancel(&mut self, hash: KeyHash, at: u32) -> (bool, Option<K>) {
+        let waited = self.slots[at].pending != Pending::Nothing;
+        self.withdraw(at);
+        let slot = &mut self.slots[at];
+        (slot.backoff, slot.early) = (false, false);
+        self.reasons.release(&mut slot.reasons);
+        (waited, self.free_if_idle(hash, at))
+    }
+
+    fn withdraw(&mut self, at: u32) {
+        let slot = &mut self.slots[at];
+        match std::mem::replace(&mut slot.pending, Pending::Nothing) {
+            Pending::Nothing => {}
+            Pending::Worker if slot.running => self.again -= 1,
+            Pending::Worker => self.ready.remove(&mut self.slots, at),
+            Pending::Time => {
+                self.delayed -= 1;
+                self.wheel.remove(&mut self.slots, at);
+            }
+            Pending::Unpark => {
+                self.parked -= 1;
+                if slot.ready_at != NEVER {
+                    self.wheel.remove(&mut self.slots, at);
+                }
+            }
+        }
+    }
+
+    /// Forget the failed attempts of a key.
+    pub(super) fn forget(&mut self, hash: KeyHash, at: u32) -> Option<K> {
+        self.forget_slot(at);
+        self.free_if_idle(hash, at)
+    }
+
+    fn forget_slot(&mut self, at: u32) {
+        let slot = &mut self.slots[at];
+        (slot.attempts, slot.early, slot.backoff) = (0, false, false);
+        if !self.errors.is_empty() {
+            self.errors.remove(&at);
+        }
+    }
+
+    fn free_if_idle(&mut self, hash: KeyHash, at: u32) -> Option<K> {
+        let key = self.slots.free_if_idle(hash, at)?;
+        if !self.errors.is_empty() {
+            self.errors.remove(&at);
+        }
+        Some(key)
+    }
+
+    /// Go on to `phase`; what is dropped comes back, to be freed without the lock.
+    pub(super) fn shut_down(&mut self, phase: Phase, wakes: &mut Wakes) -> Option<Dropped<K>> {
+        if self.phase >= phase {
+            return None;
+        }
+        self.phase = phase;
+        let wheel = std::mem::replace(&mut self.wheel, Wheel::new());
+        (self.delayed, self.parked) = (0, 0);
+        self.errors.clear();
+        let dropped = if phase == Phase::Closed {
+            let slots = std::mem::replace(&mut self.slots, Slots::new());
+            self.ready = Ready::new(0);
+            self.again = 0;
+            Dropped { _slots: Some(slots), _keys: Vec::new(), _wheel: wheel }
+        } else {
+            let reasons = &mut self.reasons;
+            let keys = self.slots.sweep(|slot| {
+                if matches!(slot.pending, Pending::Time | Pending::Unpark) {
+                    slot.pending = Pending::Nothing;
+                    reasons.release(&mut slot.reasons);
+                }
+                if slot.pending == Pending::Nothing && !slot.running {
+                    slot.attempts = 0;
+                }
+            });
+            Dropped { _slots: None, _keys: keys, _wheel: wheel }
+        };
+        self.settle(wakes);
+        self.waiters.wake_all(wakes);
+        Some(dropped)
+    }
+
+    /// Fall asleep until there may be a key; the time to wake by, if this getter has to keep it.
+    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> Option<u64> {
+        let due = self.wheel.next_due();
+        if self.waiters.sleep(id, waker, due.is_some()) { due } else { None }
+    }
+
+    /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then.
+    pub(super) fn poll_drained(&mut self, waker: &Waker) -> bool {
+        let drained = self.is_drained();
+        if !drained && !self.drainers.iter().any(|known| known.will_wake(waker)) {
+            self.drainers.push(waker.clone());
+        }
+        drained
+    }
+
+    fn is_drained(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::HandOut => self.len() == 0 && self.runs.len() == 0,
+            Phase::Closed => true,
+        }
+    }
+
+    /// Wake whom the state now concerns: the last step of every change.
+    #[inline]
+    pub(super) fn settle(&mut self, wakes: &mut Wakes) {
+        if self.phase == Phase::Open {
+            self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), wakes);
+        } else {
+            self.waiters.settle(self.ready.len(), false, wakes);
+            if self.is_drained() {
+                wakes.extend(self.drainers.drain(..));
+            }
+        }
+    }
+}
+
+/// What a shutdown dropped.
+pub(super) struct Dropped<K> {
+    _slots: Option<Slots<K>>,
+    _keys: Vec<K>,
+    _wheel: Wheel,
+}
+
+/// Keys in workers. A run's number is the worker that the snapshot shows.
+#[derive(Default)]
+pub(super) struct Runs {
+    all: Vec<Run>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// [`NIL`] if this run is over.
+    slot: u32,
+    pub(super) started: u64,
+    pub(super) reasons: ReasonIds,
+}
+
+impl Runs {
+    pub(super) fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    pub(super) fn get(&self, run: u32) -> Run {
+        self.all[run as usize]
+    }
+
+    /// The slots of the runs going on, and when they started.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.all.iter().filter(|run| run.slot != NIL).map(|run| (run.slot, run.started))
+    }
+
+    fn start(&mut self, slot: u32, started: u64, reasons: ReasonIds) -> u32 {
+        let run = Run { slot, started, reasons };
+        if let Some(number) = self.free.pop() {
+            self.all[number as usize] = run;
+            number
+        } else {
+            self.all.push(run);
+            self.all.len() as u32 - 1
+        }
+    }
+
+    fn end(&mut self, run: u32) -> Run {
+        self.free.push(run);
+        std::mem::replace(&mut self.all[run as usize], Run { slot: NIL, started: 0, reasons: ReasonIds::EMPTY })
+    }
+}

@@ -1,0 +1,133 @@
+//! What a queue counts, kept under the lock it holds anyway: counting costs an addition, and the numbers fit each other.
+
+use super::{Band, serialize_seconds};
+use serde::Serialize;
+use std::time::Duration;
+
+/// A queue's numbers at one moment; no two of them contradict each other.
+///
+/// Counters only grow. Histograms stay empty in a queue without [`Metrics`](super::Metrics), which reads the clock less.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Stats {
+    /// Ready keys per band, lowest first; those that run and were added again count too.
+    pub bands: [BandStats; 3],
+    /// Keys waiting for a time.
+    pub delayed: usize,
+    /// Keys parked.
+    pub parked: usize,
+    /// Keys in a worker.
+    pub running: usize,
+    /// How often a key became ready.
+    pub adds: u64,
+    /// How often a key was added with a delay, of its own or the limiter's.
+    pub retries: u64,
+    /// Adds ignored because the queue was shut down.
+    pub rejected: u64,
+    /// Panics of the limiter, each answered with the default delay.
+    pub limiter_panics: u64,
+    /// From becoming ready to a worker.
+    pub waited: Histogram,
+    /// From a worker to finished.
+    pub worked: Histogram,
+    /// The ages of all runs, added up.
+    #[serde(serialize_with = "serialize_seconds")]
+    pub unfinished: Duration,
+    /// The age of the longest run.
+    #[serde(serialize_with = "serialize_seconds")]
+    pub longest_running: Duration,
+}
+
+impl Stats {
+    /// All ready keys: [`WorkQueue::len`](super::WorkQueue::len).
+    pub fn depth(&self) -> usize {
+        self.bands.iter().map(|band| band.depth).sum()
+    }
+
+    /// The numbers of one band.
+    pub fn band(&self, band: Band) -> BandStats {
+        self.bands[band as usize]
+    }
+}
+
+/// One band's part of [`Stats`].
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct BandStats {
+    /// Ready keys.
+    pub depth: usize,
+    /// How long the oldest of them that does not run has been ready; zero if there is none.
+    #[serde(serialize_with = "serialize_seconds")]
+    pub oldest: Duration,
+}
+
+/// Durations in buckets that end at 10 ns, 100 ns … 1000 s.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Histogram {
+    counts: [u64; Self::BOUNDS.len() + 1],
+    seconds: f64,
+}
+
+impl Histogram {
+    /// Where the buckets end, in seconds; one more bucket has no end.
+    pub const BOUNDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3];
+
+    /// Observations per bucket, the last without end; each is counted in one bucket.
+    pub fn counts(&self) -> &[u64; Self::BOUNDS.len() + 1] {
+        &self.counts
+    }
+
+    /// All observations.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All observations added up.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    #[inline]
+    pub(super) fn observe(&mut self, nanos: u64) {
+        let bucket = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
+        self.counts[bucket.min(Self::BOUNDS.len())] += 1;
+        self.seconds += nanos as f64 * 1e-9;
+    }
+}
+
+/// What is counted as it happens; the rest of [`Stats`] is read off the queue.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) adds: u64,
+    pub(super) retries: u64,
+    pub(super) rejected: u64,
+    pub(super) limiter_panics: u64,
+    pub(super) waited: Histogram,
+    pub(super) worked: Histogram,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_observation_falls_into_the_first_bucket_that_ends_no_earlier() {
+        for (nanos, bucket) in [
+            (0, 0),
+            (1, 0),
+            (10, 0),
+            (11, 1),
+            (100, 1),
+            (101, 2),
+            (1_000_000_000, 8),
+            (1_000_000_001, 9),
+            (1_000_000_000_000, 11),
+            (1_000_000_000_001, 12),
+            (u64::MAX, 12),
+        ] {
+            let mut histogram = Histogram::default();
+            histogram.observe(nanos);
+            assert_eq!(histogram.counts()[bucket], 1, "{nanos} ns");
+            assert_eq!(histogram.count(), 1);
+            assert!((histogram.seconds() - nanos as f64 * 1e-9).abs() < 1e-6);
+        }
+    }
+}

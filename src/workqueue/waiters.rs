@@ -1,0 +1,143 @@
+//! Getters that found nothing and sleep, and who is to be woken.
+//!
+//! Invariant, kept by [`Waiters::settle`] after every change: for every ready key there is a getter awake on its way to it,
+//! or no getter sleeps; and while keys wait for a time, one sleeping getter, the *timekeeper*, has its alarm set for the
+//! first of them, or one is awake to become it.
+
+use super::list::{Links, List, Nodes};
+use std::task::Waker;
+
+/// A sleeping getter's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WaiterId(u32);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asleep {
+    Idle,
+    Timekeeper,
+    /// Not any more: it was woken and has not been polled since.
+    Woken,
+}
+
+struct Waiter {
+    links: Links,
+    waker: Option<Waker>,
+    asleep: Asleep,
+}
+
+pub(super) struct Waiters {
+    nodes: Vec<Waiter>,
+    free: Vec<u32>,
+    /// The one who fell asleep last is woken first: its memory is warmest.
+    idle: List,
+    timekeeper: Option<u32>,
+    woken: usize,
+}
+
+impl Nodes for Vec<Waiter> {
+    fn links(&mut self, node: u32) -> &mut Links {
+        &mut self[node as usize].links
+    }
+}
+
+impl Waiters {
+    pub(super) const fn new() -> Self {
+        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, timekeeper: None, woken: 0 }
+    }
+
+    /// Fall asleep, for the first time or again; true if this getter has to keep the time.
+    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker, timed: bool) -> bool {
+        self.leave(id);
+        let waiter = Waiter { links: Links::UNLINKED, waker: Some(waker.clone()), asleep: Asleep::Idle };
+        let at = if let Some(at) = self.free.pop() {
+            self.nodes[at as usize] = waiter;
+            at
+        } else {
+            self.nodes.push(waiter);
+            self.nodes.len() as u32 - 1
+        };
+        *id = Some(WaiterId(at));
+        if timed && self.timekeeper.is_none() {
+            self.timekeeper = Some(at);
+            self.nodes[at as usize].asleep = Asleep::Timekeeper;
+            return true;
+        }
+        self.idle.push_back(&mut self.nodes, at);
+        false
+    }
+
+    /// The getter is awake, or gone.
+    pub(super) fn leave(&mut self, id: &mut Option<WaiterId>) {
+        let Some(WaiterId(at)) = id.take() else { return };
+        match self.nodes[at as usize].asleep {
+            Asleep::Idle => self.idle.unlink(&mut self.nodes, at),
+            Asleep::Timekeeper => self.timekeeper = None,
+            Asleep::Woken => self.woken -= 1,
+        }
+        self.nodes[at as usize].waker = None;
+        self.free.push(at);
+    }
+
+    /// Whom to wake now that `ready` keys can be taken and keys wait for a time or not.
+    #[inline]
+    pub(super) fn settle(&mut self, ready: usize, timed: bool, wake: &mut Wakes) {
+        while ready > self.woken {
+            let Some(waker) = self.wake_one() else { return };
+            wake.push(waker);
+        }
+        if timed && self.timekeeper.is_none() && self.woken == 0 {
+            wake.extend(self.wake_one());
+        }
+    }
+
+    /// The first time to wait for has come nearer: the timekeeper has to set its alarm anew.
+    pub(super) fn alarm_changed(&self, wake: &mut Wakes) {
+        let timekeeper = self.timekeeper.and_then(|at| self.nodes[at as usize].waker.clone());
+        wake.extend(timekeeper);
+    }
+
+    pub(super) fn wake_all(&mut self, wake: &mut Wakes) {
+        while let Some(waker) = self.wake_one() {
+            wake.push(waker);
+        }
+    }
+
+    /// The timekeeper last: so that keys that are added do not keep moving its alarm from getter to getter.
+    fn wake_one(&mut self) -> Option<Waker> {
+        let at = self.idle.pop_back(&mut self.nodes).or_else(|| self.timekeeper.take())?;
+        let waiter = &mut self.nodes[at as usize];
+        waiter.asleep = Asleep::Woken;
+        self.woken += 1;
+        waiter.waker.take()
+    }
+}
+
+/// Wakers to call once the lock is released.
+#[derive(Default)]
+#[must_use]
+pub(super) struct Wakes {
+    first: Option<Waker>,
+    rest: Vec<Waker>,
+}
+
+impl Wakes {
+    fn push(&mut self, waker: Waker) {
+        if self.first.is_none() {
+            self.first = Some(waker);
+        } else {
+            self.rest.push(waker);
+        }
+    }
+
+    pub(super) fn extend(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        wakers.into_iter().for_each(|waker| self.push(waker));
+    }
+
+    #[inline]
+    pub(super) fn call(self) {
+        if let Some(waker) = self.first {
+            waker.wake();
+            self.rest.into_iter().for_each(Waker::wake);
+        }
+    }
+}

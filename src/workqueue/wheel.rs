@@ -1,0 +1,147 @@
+//! Keys waiting for a time, on a hierarchical timing wheel: adding, moving and cancelling cost the same however many wait.
+//!
+//! Invariant: a key is in the bucket that its `ready_at` and `now` give, see [`Wheel::bucket_of`]; so nothing needs to be
+//! remembered to find it again. Times are nanoseconds; buckets of the lowest level span one tick of about a millisecond, those
+//! of each level above 64 times more. When `now` enters a bucket of a higher level, its keys move down.
+
+use super::{list::List, slots::Slots};
+
+/// A tick is 2^20 ns: a shift instead of a division.
+const TICK_BITS: u32 = 20;
+const LEVEL_BITS: u32 = 6;
+/// Enough for every time that 64 bits can name.
+const LEVELS: usize = (u64::BITS - TICK_BITS).div_ceil(LEVEL_BITS) as usize;
+const BUCKETS: usize = 1 << LEVEL_BITS;
+
+pub(super) struct Wheel {
+    /// The tick up to which keys were handed out.
+    now: u64,
+    /// When to look for due keys next: never later than the first is due; `u64::MAX` if none waits.
+    next_due: u64,
+    levels: [Level; LEVELS],
+    due: Vec<(u64, u32)>,
+}
+
+struct Level {
+    /// One bit per bucket that has keys.
+    occupied: u64,
+    buckets: Box<[Bucket; BUCKETS]>,
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    list: List,
+    /// No key here is due before this. Taking keys out does not raise it, so it may be too early, never too late.
+    earliest: u64,
+}
+
+impl Bucket {
+    const EMPTY: Self = Self { list: List::EMPTY, earliest: u64::MAX };
+}
+
+impl Wheel {
+    pub(super) fn new() -> Self {
+        Self {
+            now: 0,
+            next_due: u64::MAX,
+            levels: std::array::from_fn(|_| Level { occupied: 0, buckets: Box::new([Bucket::EMPTY; BUCKETS]) }),
+            due: Vec::new(),
+        }
+    }
+
+    /// When to look for due keys next, if any wait: never later than the first is due.
+    #[inline]
+    pub(super) fn next_due(&self) -> Option<u64> {
+        (self.next_due != u64::MAX).then_some(self.next_due)
+    }
+
+    fn look_for_next(&mut self) {
+        self.next_due = self
+            .levels
+            .iter()
+            .find(|level| level.occupied != 0)
+            .map_or(u64::MAX, |level| level.buckets[level.occupied.trailing_zeros() as usize].earliest);
+    }
+
+    /// Let `at` wait for its `ready_at`, which is below `u64::MAX`: that would be never.
+    pub(super) fn push<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
+        let ready_at = slots[at].ready_at;
+        let (level, index) = self.bucket_of(ready_at);
+        let level = &mut self.levels[level];
+        level.occupied |= 1 << index;
+        let bucket = &mut level.buckets[index];
+        bucket.list.push_back(slots, at);
+        bucket.earliest = bucket.earliest.min(ready_at);
+        self.next_due = self.next_due.min(ready_at);
+    }
+
+    /// Let `at`, whose `ready_at` must be as it was pushed, wait no longer.
+    pub(super) fn remove<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
+        let (level, index) = self.bucket_of(slots[at].ready_at);
+        let level = &mut self.levels[level];
+        level.buckets[index].list.unlink(slots, at);
+        level.clear_if_empty(index);
+        self.look_for_next();
+    }
+
+    /// Move on to the time `now` and give the keys due by then, in the order of their times; those of one time in the order
+    /// of adding.
+    pub(super) fn expire<K: Eq>(&mut self, slots: &mut Slots<K>, now: u64, mut each: impl FnMut(&mut Slots<K>, u32)) {
+        let target = now >> TICK_BITS;
+        let mut due = std::mem::take(&mut self.due);
+        while let Some((level, index, start)) = self.first_bucket(target) {
+            self.now = start;
+            let bucket = self.levels[level].take(index);
+            let mut list = bucket.list;
+            while let Some(at) = list.pop_front(slots) {
+                let ready_at = slots[at].ready_at;
+                if ready_at <= now {
+                    due.push((ready_at, at));
+                } else {
+                    self.push(slots, at);
+                }
+            }
+            due.sort_by_key(|&(ready_at, _)| ready_at);
+            for (_, at) in due.drain(..) {
+                each(slots, at);
+            }
+            if start == target && level == 0 {
+                break;
+            }
+        }
+        self.now = self.now.max(target);
+        self.due = due;
+        self.look_for_next();
+    }
+
+    /// The first bucket with keys, if it begins by `target`; its keys are due before all others.
+    fn first_bucket(&self, target: u64) -> Option<(usize, usize, u64)> {
+        let (level, occupied) = self.levels.iter().map(|level| level.occupied).enumerate().find(|&(_, o)| o != 0)?;
+        let index = occupied.trailing_zeros();
+        let shift = LEVEL_BITS * level as u32;
+        let above = self.now >> (shift + LEVEL_BITS);
+        let start = ((above << LEVEL_BITS) | u64::from(index)) << shift;
+        (start <= target).then_some((level, index as usize, start))
+    }
+
+    /// The level is that of the highest digit, base 64, in which the time's tick differs from now's; the bucket is that digit.
+    fn bucket_of(&self, ready_at: u64) -> (usize, usize) {
+        let tick = (ready_at >> TICK_BITS).max(self.now);
+        let differ = (tick ^ self.now) | 1;
+        let level = differ.ilog2() / LEVEL_BITS;
+        (level as usize, (tick >> (level * LEVEL_BITS)) as usize % BUCKETS)
+    }
+}
+
+impl Level {
+    fn take(&mut self, index: usize) -> Bucket {
+        self.occupied &= !(1 << index);
+        std::mem::replace(&mut self.buckets[index], Bucket::EMPTY)
+    }
+
+    fn clear_if_empty(&mut self, index: usize) {
+        if self.buckets[index].list.is_empty() {
+            self.take(index);
+        }
+    }
+}

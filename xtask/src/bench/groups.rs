@@ -1,0 +1,200 @@
+//! What is measured, as data: the groups, their implementations, workloads and targets. The targets are ratios to the
+//! peers in the same run, or limits; they come with the project's performance specification.
+
+/// Workloads that one table shows together.
+pub(super) struct Group {
+    pub(super) name: &'static str,
+    /// The cargo bench target with our side.
+    pub(super) bench: &'static str,
+    /// The folder of the Go module with peers.
+    pub(super) go: &'static str,
+    /// Packages of this workspace with further peers.
+    pub(super) packages: &'static [&'static str],
+    /// Which of ours is compared with which peers.
+    pub(super) families: &'static [Family],
+    /// In the order of the table. What the executables offer beyond these comes after them, without targets.
+    pub(super) workloads: &'static [Workload],
+    pub(super) checks: &'static [Check],
+}
+
+/// Bare is compared with bare, and with metrics with metrics.
+pub(super) struct Family {
+    pub(super) ours: &'static str,
+    pub(super) peers: &'static [Peer],
+}
+
+pub(super) struct Peer {
+    pub(super) name: &'static str,
+    /// Whether it needs Go.
+    pub(super) go: bool,
+}
+
+pub(super) struct Workload {
+    pub(super) name: &'static str,
+    pub(super) targets: &'static [Target],
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    /// At least so many times better than that peer.
+    Ratio(&'static str, f64),
+    /// Each of ours at most this, in the row's unit.
+    AtMost(f64),
+}
+
+/// A target that spans workloads.
+pub(super) enum Check {
+    /// What a workload costs at most, as a multiple of a smaller one.
+    Growth { from: &'static str, to: &'static str, at_most: f64 },
+    /// What one of ours costs at most over another, per item, in ns: the median over the workloads.
+    Extra { plain: &'static str, with: &'static str, at_most: f64 },
+}
+
+const CLIENT_GO: &str = "client-go";
+const CLIENT_GO_PROM: &str = "client-go+prom";
+const CONTROLLER_RUNTIME: &str = "controller-runtime";
+const CONTROLLER_RUNTIME_PROM: &str = "controller-runtime+prom";
+const KUBE_RUNTIME: &str = "kube-runtime";
+
+pub(super) const GROUPS: &[Group] = &[Group {
+    name: "queue",
+    bench: "queue",
+    go: "benches/peers",
+    packages: &["steersman-peer-kube-runtime"],
+    families: &[
+        Family {
+            ours: "steersman",
+            peers: &[
+                Peer { name: CLIENT_GO, go: true },
+                Peer { name: CONTROLLER_RUNTIME, go: true },
+                Peer { name: KUBE_RUNTIME, go: false },
+            ],
+        },
+        Family {
+            ours: "steersman+metrics",
+            peers: &[Peer { name: CLIENT_GO_PROM, go: true }, Peer { name: CONTROLLER_RUNTIME_PROM, go: true }],
+        },
+    ],
+    workloads: QUEUE,
+    checks: &[
+        Check::Growth { from: "filldrain-1k", to: "filldrain-1m", at_most: 4.0 },
+        Check::Extra { plain: "steersman", with: "steersman+metrics", at_most: 60.0 },
+    ],
+}];
+
+const QUEUE: &[Workload] = &[
+    workload(
+        "steady",
+        &[
+            Target::Ratio(CLIENT_GO, 2.0),
+            Target::Ratio(CLIENT_GO_PROM, 5.0),
+            Target::Ratio(CONTROLLER_RUNTIME_PROM, 20.0),
+        ],
+    ),
+    workload(
+        "filldrain-1k",
+        &[
+            Target::Ratio(CLIENT_GO, 3.0),
+            Target::Ratio(CLIENT_GO_PROM, 8.0),
+            Target::Ratio(CONTROLLER_RUNTIME_PROM, 25.0),
+        ],
+    ),
+    workload(
+        "filldrain-100k",
+        &[
+            Target::Ratio(CLIENT_GO, 4.0),
+            Target::Ratio(CLIENT_GO_PROM, 10.0),
+            Target::Ratio(CONTROLLER_RUNTIME_PROM, 25.0),
+            Target::Ratio(KUBE_RUNTIME, 8.0),
+        ],
+    ),
+    workload(
+        "filldrain-1m",
+        &[
+            Target::Ratio(CLIENT_GO, 4.0),
+            Target::Ratio(CLIENT_GO_PROM, 9.0),
+            Target::Ratio(CONTROLLER_RUNTIME_PROM, 18.0),
+        ],
+    ),
+    workload(
+        "mpmc-1p1w",
+        &[Target::Ratio(CLIENT_GO, 2.5), Target::Ratio(CLIENT_GO_PROM, 6.0), Target::Ratio(CONTROLLER_RUNTIME, 9.0)],
+    ),
+    workload(
+        "mpmc-8p8w",
+        &[Target::Ratio(CLIENT_GO, 3.0), Target::Ratio(CLIENT_GO_PROM, 6.0), Target::Ratio(CONTROLLER_RUNTIME, 10.0)],
+    ),
+    workload(
+        "mpmc-64p64w",
+        &[Target::Ratio(CLIENT_GO, 3.0), Target::Ratio(CLIENT_GO_PROM, 5.0), Target::Ratio(CONTROLLER_RUNTIME, 8.0)],
+    ),
+    workload("mpmc-1p64w", &[Target::Ratio(CLIENT_GO, 2.5), Target::Ratio(CONTROLLER_RUNTIME, 8.0)]),
+    workload("dedup-1m", &[Target::Ratio(CLIENT_GO, 1.5), Target::Ratio(CONTROLLER_RUNTIME, 15.0)]),
+    workload("add-after-1m", &[Target::Ratio(CLIENT_GO, 4.0), Target::Ratio(CONTROLLER_RUNTIME, 10.0)]),
+    workload("add-after-lateness-p50", &[]),
+    workload("add-after-lateness-p99", &[Target::AtMost(2000.0)]),
+    workload("fire-100k-p50", &[]),
+    // At most twice client-go's.
+    workload("fire-100k-p99", &[Target::Ratio(CLIENT_GO, 0.5)]),
+    workload("rate-limited-1m", &[Target::Ratio(CLIENT_GO, 5.0), Target::Ratio(CONTROLLER_RUNTIME, 12.0)]),
+    workload("priorities-100k", &[Target::Ratio(CONTROLLER_RUNTIME_PROM, 12.0)]),
+    workload("latency-10k-p50", &[]),
+    workload("latency-10k-p99", &[Target::Ratio(CLIENT_GO, 2.0)]),
+    workload("latency-100k-p99", &[Target::Ratio(CLIENT_GO, 2.0)]),
+    workload("cpu-10k", &[Target::Ratio(CLIENT_GO, 2.0)]),
+    workload("bytes-ready", &[Target::AtMost(100.0)]),
+    workload("bytes-delayed", &[Target::AtMost(110.0)]),
+    workload("bytes-limited", &[Target::AtMost(110.0)]),
+];
+
+const fn workload(name: &'static str, targets: &'static [Target]) -> Workload {
+    Workload { name, targets }
+}
+
+impl Group {
+    /// Every implementation, in the order of the table.
+    pub(super) fn implementations(&self) -> impl Iterator<Item = &'static str> {
+        self.families.iter().flat_map(|family| {
+            std::iter::once(family.ours).chain(family.peers.iter().map(|peer| peer.name))
+        })
+    }
+
+    /// Which of ours that peer is compared with.
+    pub(super) fn ours_for(&self, peer: &str) -> Option<&'static str> {
+        let family = self.families.iter().find(|family| family.peers.iter().any(|known| known.name == peer))?;
+        Some(family.ours)
+    }
+
+    /// The targets of that workload; none if it is not a known one.
+    pub(super) fn targets(&self, workload: &str) -> &'static [Target] {
+        self.workloads.iter().find(|known| known.name == workload).map_or(&[], |known| known.targets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_names_a_peer_and_every_check_names_what_is_measured() {
+        for group in GROUPS {
+            for workload in group.workloads {
+                for target in workload.targets {
+                    if let Target::Ratio(peer, _) = target {
+                        assert!(group.ours_for(peer).is_some(), "{}: {peer}", workload.name);
+                    }
+                }
+            }
+            let names: Vec<&str> = group.workloads.iter().map(|workload| workload.name).collect();
+            for check in group.checks {
+                match check {
+                    Check::Growth { from, to, .. } => assert!(names.contains(from) && names.contains(to)),
+                    Check::Extra { plain, with, .. } => {
+                        let ours: Vec<&str> = group.families.iter().map(|family| family.ours).collect();
+                        assert!(ours.contains(plain) && ours.contains(with));
+                    }
+                }
+            }
+        }
+    }
+}

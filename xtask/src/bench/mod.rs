@@ -1,0 +1,98 @@
+//! `cargo xtask bench`: builds the executables of a group, runs them in turn, and prints one table; with `--peers` the
+//! same workloads on other implementations, in the same run on the same machine, since only such ratios mean anything.
+//!
+//! Wall time never fails the command: a missed target is printed, not an error. A repetition that fails is one.
+
+mod executables;
+mod groups;
+mod machine;
+mod measure;
+mod pace;
+mod quiet;
+mod rows;
+mod table;
+
+use std::{fs, path::PathBuf, time::Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, builder::PossibleValuesParser};
+use serde::Serialize;
+
+use self::{
+    executables::Programs,
+    groups::GROUPS,
+    machine::Machine,
+    measure::Plan,
+    pace::Pace,
+    rows::{Row, Rows},
+    table::Table,
+};
+use crate::{process, progress};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What to measure
+    #[arg(default_value = "queue", value_parser = PossibleValuesParser::new(GROUPS.iter().map(|group| group.name)))]
+    group: String,
+    /// Measure the other implementations too (needs Go for those written in it)
+    #[arg(long)]
+    peers: bool,
+    /// Fewer and shorter repetitions: the same rows in under four minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only the workloads whose name contains this
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// Print the table as Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Write the machine and all rows to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What `--json` writes; the same for every group.
+#[derive(Serialize)]
+struct Report<'a> {
+    machine: &'a Machine,
+    rows: &'a [Row],
+}
+
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let begun = Instant::now();
+    let group = GROUPS
+        .iter()
+        .find(|group| group.name == options.group)
+        .with_context(|| format!("there is no group `{}`", options.group))?;
+    if let Some(file) = &options.json {
+        // Found out now rather than after ten minutes.
+        fs::write(file, "").with_context(|| format!("cannot write {}: does its folder exist?", file.display()))?;
+    }
+
+    let root = process::root()?;
+    let programs = Programs::build(&root, group, options.peers)?;
+    let plan = Plan::new(group, &programs.pairs()?, options.workload.as_deref());
+    if plan.is_empty() {
+        bail!("no workload's name contains `{}`", options.workload.as_deref().unwrap_or_default());
+    }
+    let pace = if options.quick { Pace::quick(begun) } else { Pace::full() };
+    let measured = measure::all(&plan, &programs, &pace, options.quick)?;
+
+    let machine = Machine::here();
+    let rows = measured.samples.rows(group);
+    let rows = Rows::new(rows);
+    let table = Table { group, rows: &rows };
+    println!("{}\n", machine.text());
+    println!("{}", if options.markdown { table.markdown() } else { table.text() });
+    for note in table.checks().iter().chain(&programs.absent).chain(&plan.missing).chain(&measured.remarks) {
+        println!("{}{note}", if options.markdown { "- " } else { "" });
+    }
+    eprintln!("{} rows in {}", rows.all().len(), progress::words(begun.elapsed()));
+
+    if let Some(file) = &options.json {
+        let text = serde_json::to_string_pretty(&Report { machine: &machine, rows: rows.all() })?;
+        fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("written to {}", file.display());
+    }
+    Ok(measured.complete)
+}

@@ -1,0 +1,50 @@
+//! The project's own commands, run as `cargo xtask …`.
+//!
+//! - `test`: the gate; every check a change must pass, in order ([`test`], [`deps`]).
+//! - `soak`: the long random tests ([`soak`]).
+//! - `bench`: our workloads beside the peers', in one table ([`bench`]).
+
+mod bench;
+mod deps;
+mod process;
+mod progress;
+mod soak;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The project's own commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check everything a change must pass: formatting, lints, docs, dependencies, tests
+    Test(test::Options),
+    /// Run the long random tests: every test with `soak` in its name
+    Soak(soak::Options),
+    /// Measure our workloads, and with --peers the same ones on the peers, in one table
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Soak(options) => soak::run(&options),
+        Command::Bench(options) => bench::run(&options),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        // The command has said what failed.
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

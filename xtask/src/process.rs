@@ -1,0 +1,184 @@
+//! Running other programs: where the workspace is, which cargo to call, output captured line by line, and the
+//! executables that a cargo build has made.
+
+use std::{
+    env,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The workspace's root folder.
+pub(crate) fn root() -> Result<PathBuf> {
+    let package = env::var_os("CARGO_MANIFEST_DIR")
+        .context("CARGO_MANIFEST_DIR is not set: start this program as `cargo xtask …`")?;
+    let root = Path::new(&package).parent().context("the xtask package has no parent folder")?;
+    Ok(root.to_path_buf())
+}
+
+/// The cargo that started us, in the workspace's root.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// Whether `program` answers to `argument`, i.e. is installed and starts.
+pub(crate) fn answers(program: &str, argument: &str) -> bool {
+    let silent = Command::new(program).arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    silent.is_ok_and(|status| status.success())
+}
+
+/// The command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let mut words = vec![program.to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|argument| argument.to_string_lossy().into_owned()));
+    words.join(" ")
+}
+
+/// What [`captured`] reports while the program runs.
+pub(crate) enum Event<'a> {
+    /// A line of its output, without the line break.
+    Line(&'a str),
+    /// Nothing was printed for a while.
+    Tick,
+}
+
+/// Runs `command` and returns its status and everything it printed, both streams in the order they came.
+pub(crate) fn captured(mut command: Command, mut report: impl FnMut(Event<'_>)) -> Result<(ExitStatus, String)> {
+    let shown = shown(&command);
+    let (reader, writer) = io::pipe().context("cannot open a pipe")?;
+    command.stdin(Stdio::null()).stdout(writer.try_clone().context("cannot share a pipe")?).stderr(writer);
+    // Escape codes would hide the lines that `test` looks for.
+    command.env("CARGO_TERM_COLOR", "never");
+    let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`: is it installed?"))?;
+    // The command holds the pipe's writing end: the output ends only when we let go of it.
+    drop(command);
+
+    let (sender, lines) = mpsc::channel();
+    let reading = thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                break;
+            }
+        }
+    });
+    let mut output = String::new();
+    loop {
+        match lines.recv_timeout(Duration::from_secs(1)) {
+            Ok(line) => {
+                report(Event::Line(&line));
+                output.push_str(&line);
+                output.push('\n');
+            }
+            Err(RecvTimeoutError::Timeout) => report(Event::Tick),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let status = child.wait().with_context(|| format!("cannot wait for `{shown}`"))?;
+    reading.join().ok().with_context(|| format!("the reader of `{shown}` panicked"))?;
+    Ok((status, output))
+}
+
+/// Runs `command` and returns what it printed; its standard error stays visible.
+pub(crate) fn stdout(mut command: Command) -> Result<String> {
+    let shown = shown(&command);
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start `{shown}`: is it installed?"))?;
+    if !output.status.success() {
+        bail!("`{shown}` failed ({}): see its message above", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed something that is not UTF-8"))
+}
+
+/// An executable that cargo built.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Executable {
+    /// The target's name: of a binary, a test or a bench.
+    pub(crate) target: String,
+    /// The folder of its package, where cargo would run it.
+    pub(crate) package: PathBuf,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+}
+
+/// Runs a cargo build (`--message-format=json` is added) and returns the executables it made.
+pub(crate) fn built(mut command: Command) -> Result<Vec<Executable>> {
+    command.arg("--message-format=json-render-diagnostics");
+    executables(&stdout(command)?)
+}
+
+fn executables(messages: &str) -> Result<Vec<Executable>> {
+    #[derive(Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+        manifest_path: Option<PathBuf>,
+        target: Option<Target>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+
+    let mut found = Vec::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Message =
+            serde_json::from_str(line).with_context(|| format!("cannot read cargo's message {line}"))?;
+        if let (Some(path), Some(manifest), Some(target)) =
+            (message.executable, message.manifest_path, message.target)
+        {
+            let package = manifest.parent().unwrap_or(Path::new(".")).to_path_buf();
+            found.push(Executable { target: target.name, package, path });
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_artifacts_with_an_executable_are_found() {
+        let messages = r#"
+            Compiling, said by someone on standard output
+{"reason":"compiler-artifact","manifest_path":"ws/Cargo.toml","target":{"name":"steersman"},"executable":null}
+{"reason":"build-script-executed","package_id":"x","out_dir":"y"}
+{"reason":"compiler-artifact","manifest_path":"ws/Cargo.toml","target":{"name":"queue"},"executable":"t/queue-1"}
+{"reason":"build-finished","success":true}"#;
+        let queue = Executable { target: "queue".into(), package: "ws".into(), path: "t/queue-1".into() };
+        assert_eq!(executables(messages).unwrap(), [queue]);
+    }
+
+    #[test]
+    fn output_of_both_streams_and_the_status_are_captured() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one; echo two >&2; exit 3"]);
+        let mut lines = Vec::new();
+        let (status, output) = captured(command, |event| {
+            if let Event::Line(line) = event {
+                lines.push(line.to_owned());
+            }
+        })
+        .unwrap();
+        assert_eq!((status.code(), output.as_str()), (Some(3), "one\ntwo\n"));
+        assert_eq!(lines, ["one", "two"]);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error_that_says_so() {
+        let error = captured(Command::new("no-such-program"), |_| {}).unwrap_err();
+        assert!(format!("{error:#}").starts_with("cannot start `no-such-program`: is it installed?"));
+        assert!(!answers("no-such-program", "--version"));
+    }
+}

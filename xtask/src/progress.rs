@@ -1,0 +1,64 @@
+//! What a human watching sees: durations in words, and a line that says what runs now, on terminals only.
+
+use std::{
+    io::{IsTerminal, Write, stderr},
+    time::Duration,
+};
+
+/// A duration as people say it: `0.3 s`, `12.3 s`, `3 min 12 s`, `1 h 02 min`.
+pub(crate) fn words(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    // 59.96 would print as `60.0 s`.
+    if seconds < 59.95 {
+        return format!("{seconds:.1} s");
+    }
+    let whole = seconds.round() as u64;
+    if whole < 3600 {
+        format!("{} min {:02} s", whole / 60, whole % 60)
+    } else {
+        format!("{} h {:02} min", whole / 3600, whole % 3600 / 60)
+    }
+}
+
+/// The line at the bottom of a terminal; nothing where standard error is not one.
+pub(crate) struct StatusLine {
+    terminal: bool,
+}
+
+impl StatusLine {
+    pub(crate) fn new() -> Self {
+        Self { terminal: stderr().is_terminal() }
+    }
+
+    /// Replaces the line.
+    pub(crate) fn show(&self, text: &str) {
+        self.write(&format!("\r\x1b[K{text}"));
+    }
+
+    /// Removes the line, so that other output can follow.
+    pub(crate) fn clear(&self) {
+        self.write("\r\x1b[K");
+    }
+
+    fn write(&self, text: &str) {
+        if self.terminal {
+            // Decoration: failing to write it must not fail the command.
+            let _ = stderr().write_all(text.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_people_say_them() {
+        let said = |millis| words(Duration::from_millis(millis));
+        assert_eq!(said(250), "0.2 s");
+        assert_eq!(said(12_340), "12.3 s");
+        assert_eq!(said(59_990), "1 min 00 s");
+        assert_eq!(said(192_000), "3 min 12 s");
+        assert_eq!(said(3_720_000), "1 h 02 min");
+    }
+}

@@ -1,0 +1,222 @@
+//! The steps of `cargo xtask test`, and how each is run.
+
+use std::{
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::results::{Totals, closing_line};
+use crate::{
+    deps,
+    process::{self, Event},
+    progress::{self, StatusLine},
+};
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(super) enum Step {
+    /// Formatting: cargo fmt --check
+    Fmt,
+    /// Lints: clippy, warnings are errors
+    Clippy,
+    /// Documentation: rustdoc, warnings are errors
+    Doc,
+    /// Dependencies: licences, bans, duplicate versions and sources, by deny.toml
+    Deps,
+    /// Unit and integration tests
+    Test,
+    /// The examples in the documentation
+    Doctest,
+    /// The Go peers of the benches: gofmt and go vet
+    Peers,
+    /// The program itself: cargo run at the root
+    Run,
+}
+
+impl Step {
+    pub(super) const ALL: [Self; 8] =
+        [Self::Fmt, Self::Clippy, Self::Doc, Self::Deps, Self::Test, Self::Doctest, Self::Peers, Self::Run];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Clippy => "clippy",
+            Self::Doc => "doc",
+            Self::Deps => "deps",
+            Self::Test => "test",
+            Self::Doctest => "doctest",
+            Self::Peers => "peers",
+            Self::Run => "run",
+        }
+    }
+}
+
+/// How a step ended.
+pub(super) enum Outcome {
+    Passed,
+    /// It could not be run here, and why that is no failure.
+    Skipped(&'static str),
+    /// With what it printed.
+    Failed(String),
+}
+
+/// Runs steps and remembers what their tests reported.
+pub(super) struct Runner {
+    root: PathBuf,
+    keep_going: bool,
+    status: StatusLine,
+    totals: Option<Totals>,
+}
+
+impl Runner {
+    pub(super) fn new(root: PathBuf, keep_going: bool) -> Self {
+        Self { root, keep_going, status: StatusLine::new(), totals: None }
+    }
+
+    /// The sum of all tests so far; nothing if no step ran any.
+    pub(super) fn totals(&self) -> Option<Totals> {
+        self.totals
+    }
+
+    pub(super) fn run(&mut self, step: Step) -> Result<Outcome> {
+        match step {
+            Step::Fmt => self.cargo(step, &["fmt", "--all", "--check"]),
+            Step::Clippy => self.cargo(
+                step,
+                &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
+            ),
+            Step::Doc => self.doc(),
+            Step::Deps => self.deps(),
+            // Not --all-targets: that would run the benches as tests.
+            Step::Test => self.tests(step, &["--lib", "--bins", "--tests", "--examples"]),
+            Step::Doctest => self.tests(step, &["--doc"]),
+            Step::Peers => self.peers(),
+            Step::Run => self.program(),
+        }
+    }
+
+    fn doc(&self) -> Result<Outcome> {
+        let mut command = process::cargo(&self.root);
+        command.args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings");
+        let (outcome, output) = self.judged(Step::Doc, command)?;
+        // RUSTDOCFLAGS reaches rustdoc's warnings, not cargo's own, such as two crates written to the same folder.
+        if matches!(outcome, Outcome::Passed) && output.lines().any(|line| line.starts_with("warning:")) {
+            return Ok(Outcome::Failed(output));
+        }
+        Ok(outcome)
+    }
+
+    fn deps(&self) -> Result<Outcome> {
+        self.status.show("running deps");
+        let problems = deps::check(&self.root);
+        self.status.clear();
+        let problems = problems?;
+        if problems.is_empty() { Ok(Outcome::Passed) } else { Ok(Outcome::Failed(problems.join("\n\n"))) }
+    }
+
+    fn tests(&mut self, step: Step, targets: &[&str]) -> Result<Outcome> {
+        let mut command = process::cargo(&self.root);
+        command.args(["test", "--workspace", "--locked"]).args(targets);
+        if self.keep_going {
+            command.arg("--no-fail-fast");
+        }
+        let mut sum = Totals::default();
+        let (outcome, output) = self.watched(step, command, |line| {
+            let counts = closing_line(line)?;
+            sum += counts;
+            Some(line.to_owned())
+        })?;
+        *self.totals.get_or_insert_default() += sum;
+        if matches!(outcome, Outcome::Passed) && step == Step::Test && sum.passed == 0 {
+            return Ok(Outcome::Failed(format!("{output}\nno test ran: a gate without tests checks nothing")));
+        }
+        Ok(outcome)
+    }
+
+    fn peers(&self) -> Result<Outcome> {
+        if !process::answers("go", "version") {
+            return Ok(Outcome::Skipped("Go is not installed: gofmt and go vet were not run on benches/peers"));
+        }
+        let folder = self.root.join("benches/peers");
+        let mut gofmt = Command::new("gofmt");
+        gofmt.args(["-l", "."]).current_dir(&folder);
+        let (outcome, unformatted) = self.judged(Step::Peers, gofmt)?;
+        if !matches!(outcome, Outcome::Passed) {
+            return Ok(outcome);
+        }
+        if !unformatted.is_empty() {
+            let next = "these files in benches/peers are not formatted: run `gofmt -w .` there";
+            return Ok(Outcome::Failed(format!("{unformatted}{next}")));
+        }
+        let mut vet = Command::new("go");
+        vet.args(["vet", "./..."]).current_dir(&folder);
+        Ok(self.judged(Step::Peers, vet)?.0)
+    }
+
+    fn program(&self) -> Result<Outcome> {
+        let mut command = process::cargo(&self.root);
+        command.args(["run", "--locked", "--quiet"]);
+        let (outcome, output) = self.judged(Step::Run, command)?;
+        if matches!(outcome, Outcome::Passed) && output.trim().is_empty() {
+            return Ok(Outcome::Failed("`cargo run` printed nothing: a newcomer would see no sign of life".into()));
+        }
+        Ok(outcome)
+    }
+
+    fn cargo(&self, step: Step, arguments: &[&str]) -> Result<Outcome> {
+        let mut command = process::cargo(&self.root);
+        command.args(arguments);
+        Ok(self.judged(step, command)?.0)
+    }
+
+    fn judged(&self, step: Step, command: Command) -> Result<(Outcome, String)> {
+        self.watched(step, command, |_| None)
+    }
+
+    /// Runs a command, showing on a terminal that it runs, and printing the lines that `echo` picks.
+    fn watched(
+        &self,
+        step: Step,
+        command: Command,
+        mut echo: impl FnMut(&str) -> Option<String>,
+    ) -> Result<(Outcome, String)> {
+        let shown = process::shown(&command);
+        let start = Instant::now();
+        let show = |time: Duration| {
+            let seconds = Duration::from_secs(time.as_secs());
+            self.status.show(&format!("running {:<8} {}", step.name(), progress::words(seconds)));
+        };
+        show(Duration::ZERO);
+        let done = process::captured(command, |event| match event {
+            Event::Line(line) => {
+                if let Some(text) = echo(line) {
+                    self.status.clear();
+                    println!("{text}");
+                }
+            }
+            Event::Tick => show(start.elapsed()),
+        });
+        self.status.clear();
+        let (status, output) = done?;
+        if status.success() {
+            return Ok((Outcome::Passed, output));
+        }
+        let failure = format!("{output}\n`{shown}` failed ({status})");
+        Ok((Outcome::Failed(failure), output))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_is_called_on_the_command_line_as_it_is_printed() {
+        let accepted: Vec<String> =
+            Step::value_variants().iter().map(|s| s.to_possible_value().unwrap().get_name().to_owned()).collect();
+        assert_eq!(accepted, Step::ALL.map(Step::name));
+    }
+}
