@@ -2,6 +2,7 @@
 
 use super::{
     Key, Next, Outcome, Priority, Reason, WorkQueue,
+    queue::Place,
     state::{End, Ended, NEVER, Taken},
 };
 use std::{fmt, future::poll_fn, ops::Deref, sync::Arc, task::Poll, time::Duration};
@@ -129,7 +130,7 @@ impl<K: Key> Item<K> {
             Next::Done => End::Success(None),
             Next::After(delay) => End::Success(Some(queue.when(delay, false, false))),
             Next::RateLimited => {
-                let delay = queue.limit(queue.hash(&self.key), &self.key, Some(self.slot));
+                let delay = queue.limit(&self.key, Place::Slot(self.slot));
                 End::Retry(queue.when(delay, true, false))
             }
         }
@@ -138,7 +139,6 @@ impl<K: Key> Item<K> {
     fn ended(&mut self, end: End, priority: Option<Priority>) -> Ended {
         self.finished = true;
         Ended {
-            hash: self.queue.0.hash(&self.key),
             slot: self.slot,
             run: self.run,
             end,

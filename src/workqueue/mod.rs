@@ -28,7 +28,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
-//! let queue = WorkQueue::default();
+//! let queue: WorkQueue<&str> = WorkQueue::default();
 //! let worker = tokio::spawn({
 //!     let queue = queue.clone();
 //!     async move {

@@ -51,6 +51,12 @@ pub(super) struct Shared<K> {
     pub(super) timing: bool,
 }
 
+/// Where a key is to be found.
+pub(super) enum Place {
+    Hash(KeyHash),
+    Slot(u32),
+}
+
 impl<K> Clone for WorkQueue<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -111,13 +117,16 @@ impl<K: Key> Shared<K> {
     }
 
     /// Count an attempt of the key and ask the limiter how long it waits.
-    pub(super) fn limit(&self, hash: KeyHash, key: &K, slot: Option<u32>) -> Duration {
+    pub(super) fn limit(&self, key: &K, place: Place) -> Duration {
         let attempt = {
             let mut state = self.lock();
             if state.phase != Phase::Open {
                 return Duration::ZERO;
             }
-            let slot = slot.unwrap_or_else(|| state.slots.find_or_insert(hash, key.clone()).0);
+            let slot = match place {
+                Place::Hash(hash) => state.slots.find_or_insert(hash, key.clone()).0,
+                Place::Slot(slot) => slot,
+            };
             state.count_attempt(slot)
         };
         let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, Instant::now())));
@@ -198,7 +207,7 @@ impl<K: Key> WorkQueue<K> {
 
     fn when(&self, hash: KeyHash, key: &K, add: &Add) -> When {
         let after = add.after.filter(|after| !after.is_zero());
-        let limited = add.rate_limited.then(|| self.0.limit(hash, key, None));
+        let limited = add.rate_limited.then(|| self.0.limit(key, Place::Hash(hash)));
         let (delay, backoff) = match (after, limited) {
             (Some(after), Some(limited)) if after < limited => (after, false),
             (_, Some(limited)) => (limited, true),
@@ -243,7 +252,7 @@ impl<K: Key> WorkQueue<K> {
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.0.hash(key);
         let (waited, _key) = self.change(|state, _| match state.slots.find(hash, key) {
-            Some(slot) => state.cancel(hash, slot),
+            Some(slot) => state.cancel(slot),
             None => (false, None),
         });
         waited
@@ -252,7 +261,7 @@ impl<K: Key> WorkQueue<K> {
     /// Forget a key's failed attempts and its last error. It stays queued if it is. Unknown keys are ignored.
     pub fn forget(&self, key: &K) {
         let hash = self.0.hash(key);
-        self.change(|state, _| state.slots.find(hash, key).and_then(|slot| state.forget(hash, slot)));
+        self.change(|state, _| state.slots.find(hash, key).and_then(|slot| state.forget(slot)));
     }
 
     /// How often a key was rate limited since its last success.

@@ -28,6 +28,8 @@ pub(super) struct Ready {
     /// No key is in a level before this one.
     top: usize,
     len: usize,
+    /// The level used last, if it is still there: most keys have the priority of the one before.
+    recent: usize,
     /// What the next key gets as its `place`; may wrap, so ages are compared, not places.
     next_place: u32,
     share: u32,
@@ -53,7 +55,7 @@ impl Ready {
     /// A share of 1 would leave the highest priority nothing; it means 2.
     pub(super) fn new(share: u32) -> Self {
         let share = if share == 1 { 2 } else { share };
-        Self { levels: Vec::new(), top: 0, len: 0, next_place: 0, share, turns: 0, served: i32::MIN }
+        Self { levels: Vec::new(), top: 0, len: 0, recent: 0, next_place: 0, share, turns: 0, served: i32::MIN }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -121,7 +123,15 @@ impl Ready {
         self.len -= 1;
     }
 
+    #[inline]
     fn index_of(&mut self, priority: i32) -> usize {
+        if self.levels.get(self.recent).is_none_or(|level| level.priority != priority) {
+            self.recent = self.look_for(priority);
+        }
+        self.recent
+    }
+
+    fn look_for(&mut self, priority: i32) -> usize {
         match self.levels.binary_search_by(|level| priority.cmp(&level.priority)) {
             Ok(index) => index,
             Err(_) => self.insert(priority),

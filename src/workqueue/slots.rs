@@ -34,6 +34,7 @@ pub(super) struct Slot<K> {
     /// When it became ready, or will.
     pub(super) ready_at: u64,
     links: Links,
+    pub(super) hash: KeyHash,
     pub(super) priority: i32,
     /// Rate-limited requeues since the last success.
     pub(super) attempts: u32,
@@ -56,6 +57,7 @@ impl<K> Slot<K> {
         added_at: 0,
         ready_at: 0,
         links: Links::UNLINKED,
+        hash: KeyHash(0),
         priority: 0,
         attempts: 0,
         place: 0,
@@ -169,7 +171,7 @@ impl<K: Eq> Slots<K> {
                 }
                 let slot = *free;
                 *free = chunks[slot].links.next();
-                chunks[slot].key = Some(key);
+                (chunks[slot].key, chunks[slot].hash) = (Some(key), hash);
                 entry.insert(Entry { hash, slot });
                 (slot, None)
             }
@@ -177,10 +179,12 @@ impl<K: Eq> Slots<K> {
     }
 
     /// Give up the slot if nothing is left to remember; the key comes back to be dropped without the lock.
-    pub(super) fn free_if_idle(&mut self, hash: KeyHash, slot: u32) -> Option<K> {
+    #[inline]
+    pub(super) fn free_if_idle(&mut self, slot: u32) -> Option<K> {
         if !self.chunks[slot].is_idle() {
             return None;
         }
+        let hash = self.chunks[slot].hash;
         if let Ok(entry) = self.table.find_entry(hash.spread(), |entry| entry.slot == slot) {
             entry.remove();
         }
@@ -230,9 +234,10 @@ impl<K> Chunks<K> {
     }
 
     fn release(&mut self, slot: u32, free: &mut u32) -> Option<K> {
-        let key = self[slot].key.take();
-        self[slot] = Slot { links: Links::to_next(*free), ..Slot::FREE };
+        let freed = &mut self[slot];
+        freed.links = Links::to_next(*free);
+        (freed.backoff, freed.early, freed.permit) = (false, false, false);
         *free = slot;
-        key
+        freed.key.take()
     }
 }

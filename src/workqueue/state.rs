@@ -71,7 +71,6 @@ pub(super) struct Taken<K> {
 
 /// A run that ends.
 pub(super) struct Ended {
-    pub(super) hash: KeyHash,
     pub(super) slot: u32,
     pub(super) run: u32,
     pub(super) end: End,
@@ -283,7 +282,7 @@ impl<K: Key> State<K> {
         now: impl Fn() -> u64,
         wakes: &mut Wakes,
     ) -> Option<K> {
-        let Ended { hash, slot: at, run, end, priority, error } = ended;
+        let Ended { slot: at, run, end, priority, error } = ended;
         let Run { started, mut reasons, .. } = self.runs.end(run);
         if let Some(ended_at) = ended_at {
             self.counters.worked.observe(ended_at.saturating_sub(started));
@@ -324,7 +323,7 @@ impl<K: Key> State<K> {
         if !open {
             self.forget_slot(at);
         }
-        let key = self.free_if_idle(hash, at);
+        let key = self.free_if_idle(at);
         self.settle(wakes);
         key
     }
@@ -364,13 +363,13 @@ impl<K: Key> State<K> {
     }
 
     /// Take back what a key waits for; a run of it goes on.
-    pub(super) fn cancel(&mut self, hash: KeyHash, at: u32) -> (bool, Option<K>) {
+    pub(super) fn cancel(&mut self, at: u32) -> (bool, Option<K>) {
         let waited = self.slots[at].pending != Pending::Nothing;
         self.withdraw(at);
         let slot = &mut self.slots[at];
         (slot.backoff, slot.early) = (false, false);
         self.reasons.release(&mut slot.reasons);
-        (waited, self.free_if_idle(hash, at))
+        (waited, self.free_if_idle(at))
     }
 
     fn withdraw(&mut self, at: u32) {
@@ -393,9 +392,9 @@ impl<K: Key> State<K> {
     }
 
     /// Forget the failed attempts of a key.
-    pub(super) fn forget(&mut self, hash: KeyHash, at: u32) -> Option<K> {
+    pub(super) fn forget(&mut self, at: u32) -> Option<K> {
         self.forget_slot(at);
-        self.free_if_idle(hash, at)
+        self.free_if_idle(at)
     }
 
     fn forget_slot(&mut self, at: u32) {
@@ -406,8 +405,8 @@ impl<K: Key> State<K> {
         }
     }
 
-    fn free_if_idle(&mut self, hash: KeyHash, at: u32) -> Option<K> {
-        let key = self.slots.free_if_idle(hash, at)?;
+    fn free_if_idle(&mut self, at: u32) -> Option<K> {
+        let key = self.slots.free_if_idle(at)?;
         if !self.errors.is_empty() {
             self.errors.remove(&at);
         }

@@ -81,6 +81,12 @@ impl Waiters {
     /// Whom to wake now that `ready` keys can be taken and keys wait for a time or not.
     #[inline]
     pub(super) fn settle(&mut self, ready: usize, timed: bool, wake: &mut Wakes) {
+        if !self.idle.is_empty() || self.timekeeper.is_some() {
+            self.wake_needed(ready, timed, wake);
+        }
+    }
+
+    fn wake_needed(&mut self, ready: usize, timed: bool, wake: &mut Wakes) {
         while ready > self.woken {
             let Some(waker) = self.wake_one() else { return };
             wake.push(waker);
@@ -135,9 +141,15 @@ impl Wakes {
 
     #[inline]
     pub(super) fn call(self) {
-        if let Some(waker) = self.first {
-            waker.wake();
-            self.rest.into_iter().for_each(Waker::wake);
+        if self.first.is_some() {
+            self.call_all();
+        } else {
+            // Nothing to drop, which the compiler does not know.
+            std::mem::forget(self);
         }
+    }
+
+    fn call_all(self) {
+        self.first.into_iter().chain(self.rest).for_each(Waker::wake);
     }
 }

@@ -1,0 +1,120 @@
+//! The work queue, measured.
+//!
+//! `cargo bench` runs the criterion benches. `cargo xtask bench queue --peers` runs the same workloads beside client-go,
+//! controller-runtime and kube-runtime; for that this program also speaks the protocol that all of them share: `--one WORKLOAD
+//! IMPLEMENTATION [--quick]` does one repetition and prints it as JSON, `--list` says what there is.
+
+mod criterion;
+mod latency;
+mod memory;
+mod timers;
+mod workloads;
+
+use std::{process::ExitCode, sync::Arc};
+use steersman::{
+    object::ObjectKey,
+    workqueue::{Prometheus, QueueOptions, WorkQueue},
+};
+
+/// What a repetition yields: workload and value.
+type Rows = Vec<(&'static str, f64)>;
+
+/// One or several workloads measured in one go.
+struct Workload {
+    names: &'static [&'static str],
+    unit: &'static str,
+    run: fn(&Setup) -> Rows,
+}
+
+/// How a workload is to be run.
+struct Setup {
+    metrics: bool,
+    quick: bool,
+    prometheus: Prometheus,
+}
+
+impl Setup {
+    fn new(metrics: bool, quick: bool) -> Self {
+        Self { metrics, quick, prometheus: Prometheus::default() }
+    }
+
+    fn queue(&self) -> WorkQueue<ObjectKey> {
+        let mut options = QueueOptions::default();
+        if self.metrics {
+            options.name = "bench".into();
+            options.metrics = Some(Arc::new(self.prometheus.clone()));
+        }
+        WorkQueue::new(options)
+    }
+
+    fn pick(&self, quick: usize, full: usize) -> usize {
+        if self.quick { quick } else { full }
+    }
+}
+
+const BARE: &str = "steersman";
+const METRICS: &str = "steersman+metrics";
+
+fn all() -> impl Iterator<Item = Workload> {
+    workloads::all().into_iter().chain(timers::all()).chain(latency::all()).chain(memory::all())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--list"] => {
+            for name in all().flat_map(|workload| workload.names) {
+                println!("{name} {BARE}\n{name} {METRICS}");
+            }
+            ExitCode::SUCCESS
+        }
+        ["--one", workload, implementation] => one(workload, implementation, false),
+        ["--one", workload, implementation, "--quick"] => one(workload, implementation, true),
+        ["--one", ..] => usage("--one takes a workload and an implementation"),
+        _ => {
+            criterion::run();
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn one(name: &str, implementation: &str, quick: bool) -> ExitCode {
+    let Some(workload) = all().find(|workload| workload.names.contains(&name)) else {
+        return usage(&format!("there is no workload '{name}'"));
+    };
+    if ![BARE, METRICS].contains(&implementation) {
+        return usage(&format!("there is no implementation '{implementation}' here"));
+    }
+    for (name, value) in (workload.run)(&Setup::new(implementation == METRICS, quick)) {
+        let row = serde_json::json!({
+            "workload": name, "implementation": implementation, "unit": workload.unit, "value": value
+        });
+        println!("{row}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage(problem: &str) -> ExitCode {
+    eprintln!("{problem}; --list shows every WORKLOAD IMPLEMENTATION for --one");
+    ExitCode::from(2)
+}
+
+/// Keys of about 30 bytes, over 100 namespaces.
+fn keys(count: usize) -> Vec<ObjectKey> {
+    (0..count).map(|i| ObjectKey::new(&format!("namespace-{:03}", i % 100), &format!("object-{i:08}"))).collect()
+}
+
+/// The number that [`keys`] gave a key.
+fn number(key: &ObjectKey) -> usize {
+    key.name().bytes().skip("object-".len()).fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
+}
+
+/// A runtime like that of most programs: a thread per core.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().enable_time().build().expect("a runtime can be built")
+}
+
+/// `percent` of all values are at most this.
+fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    sorted[((sorted.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, sorted.len()) - 1]
+}
