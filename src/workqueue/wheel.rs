@@ -145,3 +145,88 @@ impl Level {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workqueue::slots::KeyHash;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Let this key wait so long.
+        Push(u32, u64),
+        Remove(u32),
+        /// Let so much time pass.
+        Advance(u64),
+    }
+
+    /// Times of every magnitude, so that every level of the wheel is used.
+    fn nanos() -> impl Strategy<Value = u64> {
+        (0..60u32, any::<u64>()).prop_map(|(bits, random)| random & ((1 << bits) - 1))
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => (0..24u32, nanos()).prop_map(|(key, after)| Step::Push(key, after)),
+            1 => (0..24u32).prop_map(Step::Remove),
+            2 => nanos().prop_map(Step::Advance),
+        ];
+        prop::collection::vec(step, 0..120)
+    }
+
+    proptest! {
+        #[test]
+        fn keys_expire_in_the_order_of_their_times_and_never_early(steps in steps()) {
+            let (mut slots, mut wheel) = (Slots::new(), Wheel::new());
+            let ids: Vec<u32> = (0..24u32).map(|key| slots.find_or_insert(KeyHash::fold(key.into()), key).0).collect();
+            // Naive: what waits, in the order of adding.
+            let mut waiting: Vec<(u64, u32)> = Vec::new();
+            let mut now = 0u64;
+            for step in steps {
+                match step {
+                    Step::Push(key, after) => {
+                        let id = ids[key as usize];
+                        if waiting.iter().all(|&(_, other)| other != id) {
+                            let at = now.saturating_add(after).min(u64::MAX - 1);
+                            slots[id].ready_at = at;
+                            wheel.push(&mut slots, id);
+                            waiting.push((at, id));
+                        }
+                    }
+                    Step::Remove(key) => {
+                        let id = ids[key as usize];
+                        if waiting.iter().any(|&(_, other)| other == id) {
+                            wheel.remove(&mut slots, id);
+                            waiting.retain(|&(_, other)| other != id);
+                        }
+                    }
+                    Step::Advance(by) => {
+                        now = now.saturating_add(by).min(u64::MAX - 1);
+                        let mut due: Vec<_> = waiting.extract_if(.., |(at, _)| *at <= now).collect();
+                        due.sort_by_key(|&(at, _)| at);
+                        let mut expired = Vec::new();
+                        wheel.expire(&mut slots, now, |slots, at| expired.push((slots[at].ready_at, at)));
+                        prop_assert_eq!(expired, due);
+                    }
+                }
+                let first = waiting.iter().map(|&(at, _)| at).min();
+                prop_assert_eq!(wheel.next_due().is_some(), first.is_some());
+                prop_assert!(wheel.next_due() <= first, "{:?} is later than {:?}", wheel.next_due(), first);
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_seems_to_go_back_loses_nothing() {
+        let (mut slots, mut wheel) = (Slots::new(), Wheel::new());
+        let at = slots.find_or_insert(KeyHash::fold(1), "key").0;
+        wheel.expire(&mut slots, 5_000_000_000, |_, _| {});
+        slots[at].ready_at = 1_000_000_000;
+        wheel.push(&mut slots, at);
+        let mut expired = Vec::new();
+        wheel.expire(&mut slots, 1_000_000_000, |_, at| expired.push(at));
+        wheel.expire(&mut slots, 5_000_000_000, |_, at| expired.push(at));
+        assert_eq!(expired, [at]);
+    }
+}

@@ -1,0 +1,287 @@
+//! The work queue under a scheduler that tries the interleavings: the sources that ship, compiled against a `sync` module in
+//! which every lock is a point where another thread may run. A getter that sleeps for ever, a lost key or a key in two workers
+//! fails here as a deadlock or an assertion, with the schedule to replay.
+//!
+//! Every check runs two thousand schedules; `cargo xtask soak model` runs them for longer.
+
+mod sync;
+#[allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "the checks use a part of the queue's API")]
+#[path = "../../src/workqueue/mod.rs"]
+mod workqueue;
+
+use shuttle::{
+    Config, Runner, future,
+    scheduler::{PctScheduler, RandomScheduler, Scheduler},
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+};
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use workqueue::{Item, Outcome, WorkQueue};
+
+/// Run `scenario` under random schedules and under ones that change thread at few, nasty points.
+fn check(scenario: fn()) {
+    let soak = std::env::var("STEERSMAN_SOAK").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let schedules = if soak.is_some() { usize::MAX } else { 1_000 };
+    run(RandomScheduler::new(schedules), soak, scenario);
+    run(PctScheduler::new(3, schedules), soak, scenario);
+}
+
+fn run(scheduler: impl Scheduler + 'static, soak: Option<Duration>, scenario: fn()) {
+    let mut config = Config::new();
+    config.max_time = soak;
+    Runner::new(scheduler, config).run(move || {
+        sync::reset();
+        scenario();
+    });
+}
+
+/// A worker that calls `work` for every key until the queue is shut down.
+fn worker<K: workqueue::Key>(
+    queue: &WorkQueue<K>,
+    work: impl Fn(&Item<K>) -> Outcome + Send + 'static,
+) -> thread::JoinHandle<()> {
+    let queue = queue.clone();
+    thread::spawn(move || {
+        future::block_on(async {
+            let mut next = queue.get().await;
+            while let Some(item) = next {
+                let outcome = work(&item);
+                next = item.finish_and_get(outcome).await;
+            }
+        });
+    })
+}
+
+fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn soak_no_getter_sleeps_while_a_key_is_ready() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let done = Arc::new(AtomicUsize::new(0));
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let done = done.clone();
+                worker(&queue, move |_| {
+                    done.fetch_add(1, SeqCst);
+                    Outcome::done()
+                })
+            })
+            .collect();
+        let producers = (0..2).map(|n| {
+            let queue = queue.clone();
+            thread::spawn(move || (0..2).for_each(|i| queue.add((n, i))))
+        });
+        join(producers.collect::<Vec<_>>());
+        future::block_on(queue.drain());
+        assert_eq!(done.load(SeqCst), 4);
+        join(workers);
+    });
+}
+
+#[test]
+fn soak_a_key_is_never_in_two_workers_and_its_last_add_is_seen() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let (version, seen, inside) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (version, seen, inside) = (version.clone(), seen.clone(), inside.clone());
+                worker(&queue, move |_| {
+                    assert!(!inside.swap(true, SeqCst), "two workers have the key");
+                    seen.store(version.load(SeqCst), SeqCst);
+                    inside.store(false, SeqCst);
+                    Outcome::done()
+                })
+            })
+            .collect();
+        let producers = (0..2).map(|_| {
+            let (queue, version) = (queue.clone(), version.clone());
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    version.fetch_add(1, SeqCst);
+                    queue.add("key");
+                }
+            })
+        });
+        join(producers.collect::<Vec<_>>());
+        future::block_on(queue.drain());
+        assert_eq!(seen.load(SeqCst), 4, "the state at the last add was never looked at");
+        join(workers);
+    });
+}
+
+#[test]
+fn soak_unparking_is_not_lost_between_looking_and_parking() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let event = Arc::new(AtomicBool::new(false));
+        queue.add("key");
+        let parker = {
+            let (queue, event) = (queue.clone(), event.clone());
+            thread::spawn(move || {
+                future::block_on(async {
+                    loop {
+                        let item = queue.get().await.expect("nobody shuts the queue down");
+                        if event.load(SeqCst) {
+                            return item.finish(Outcome::done());
+                        }
+                        item.park();
+                    }
+                });
+            })
+        };
+        event.store(true, SeqCst);
+        queue.unpark(&"key");
+        join([parker]);
+        assert_eq!(queue.stats().parked, 0);
+    });
+}
+
+#[test]
+fn soak_adds_to_a_parked_key_neither_wake_it_nor_get_lost() {
+    check(|| {
+        let queue = WorkQueue::default();
+        queue.add("key");
+        let parked = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                future::block_on(queue.get()).expect("the key is there").park();
+                assert!(queue.try_get().is_none(), "an add woke a parked key");
+            }
+        });
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || queue.add("key")
+        });
+        join([parked, adder]);
+        queue.unpark(&"key");
+        // The add may have come after the run, or during it, or before: one run in all three cases.
+        queue.try_get().expect("unparked").finish(Outcome::done());
+        assert!(queue.try_get().is_none());
+    });
+}
+
+/// Poll a `get` once, as `select!` does, and drop it.
+fn poll_and_drop(queue: &WorkQueue<&'static str>) -> Option<Item<&'static str>> {
+    let mut get = pin!(queue.get());
+    match get.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(item) => item,
+        Poll::Pending => {
+            thread::yield_now();
+            None
+        }
+    }
+}
+
+#[test]
+fn soak_a_getter_dropped_after_it_was_woken_passes_the_key_on() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let fickle = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                for _ in 0..2 {
+                    if let Some(item) = poll_and_drop(&queue) {
+                        // Not done: the other one has to do it.
+                        queue.add(*item.key());
+                    }
+                }
+            }
+        });
+        let steady = thread::spawn({
+            let queue = queue.clone();
+            move || future::block_on(queue.get()).expect("a key comes").finish(Outcome::done())
+        });
+        queue.add("key");
+        join([fickle, steady]);
+    });
+}
+
+#[test]
+fn soak_keys_that_wait_for_a_time_are_kept_in_mind_whoever_leaves() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let fickle = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                if let Some(item) = poll_and_drop(&queue) {
+                    queue.add(*item.key());
+                }
+            }
+        });
+        let (done, runs) = mpsc::channel();
+        let steady = worker(&queue, move |item| {
+            done.send(*item.key()).unwrap();
+            Outcome::done()
+        });
+        queue.add_after("later", Duration::from_secs(2));
+        queue.add_after("sooner", Duration::from_secs(1));
+        for key in ["sooner", "later"] {
+            sync::advance(Duration::from_secs(1));
+            assert_eq!(runs.recv().unwrap(), key);
+        }
+        queue.close();
+        join([fickle, steady]);
+    });
+}
+
+#[test]
+fn soak_shutting_down_ends_every_getter_and_every_drain() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let workers: Vec<_> =
+            (0..2).map(|_| worker(&queue, |_| Outcome::requeue_after(Duration::from_secs(1)))).collect();
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || (0..3).for_each(|key| queue.add(key))
+        });
+        let drainer = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                future::block_on(queue.drain());
+                assert!(queue.is_closed());
+            }
+        });
+        let closer = thread::spawn({
+            let queue = queue.clone();
+            move || queue.close()
+        });
+        join(workers.into_iter().chain([adder, drainer, closer]));
+        assert_eq!((queue.len(), queue.stats().running), (0, 0));
+    });
+}
+
+#[test]
+fn soak_a_drain_ends_after_the_last_run_and_not_before() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let running = Arc::new(AtomicUsize::new(0));
+        (0..3).for_each(|key| queue.add(key));
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let running = running.clone();
+                worker(&queue, move |_| {
+                    running.fetch_add(1, SeqCst);
+                    thread::yield_now();
+                    running.fetch_sub(1, SeqCst);
+                    Outcome::done()
+                })
+            })
+            .collect();
+        future::block_on(queue.drain());
+        assert_eq!((running.load(SeqCst), queue.len()), (0, 0));
+        join(workers);
+    });
+}

@@ -1,0 +1,77 @@
+//! What the queue takes from its surroundings, in the hands of a scheduler that decides who runs: the counterpart of
+//! `src/sync.rs`. The clock stands still until [`advance`] moves it.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+/// Time since the schedule began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Instant(Duration);
+
+#[derive(Default)]
+struct Clock {
+    now: Duration,
+    sleeping: Vec<(Duration, Waker)>,
+}
+
+thread_local! {
+    /// All tasks of one schedule run on one thread.
+    static CLOCK: RefCell<Clock> = RefCell::default();
+}
+
+impl Instant {
+    pub(crate) fn now() -> Self {
+        CLOCK.with_borrow(|clock| Self(clock.now))
+    }
+
+    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    pub(crate) fn checked_add(self, duration: Duration) -> Option<Self> {
+        self.0.checked_add(duration).map(Self)
+    }
+}
+
+/// Set the clock to zero: a new schedule begins.
+pub(crate) fn reset() {
+    CLOCK.set(Clock::default());
+}
+
+/// Let time pass; those whose time has come are woken, and no others.
+pub(crate) fn advance(by: Duration) {
+    let due: Vec<_> = CLOCK.with_borrow_mut(|clock| {
+        clock.now += by;
+        let now = clock.now;
+        clock.sleeping.extract_if(.., |(deadline, _)| *deadline <= now).collect()
+    });
+    due.into_iter().for_each(|(_, waker)| waker.wake());
+    shuttle::thread::yield_now();
+}
+
+pub(crate) struct Sleep(Instant);
+
+pub(crate) fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep(deadline)
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        CLOCK.with_borrow_mut(|clock| {
+            if clock.now >= self.0.0 {
+                return Poll::Ready(());
+            }
+            clock.sleeping.push((self.0.0, cx.waker().clone()));
+            Poll::Pending
+        })
+    }
+}
