@@ -21,11 +21,9 @@ fn bench(criterion: &mut Criterion, suffix: &str, setup: &Setup) {
     let thousand = keys(1_000);
     let many = keys(100_000);
 
-    group.throughput(Throughput::Elements(1));
-    let queue = setup.queue();
-    group.bench_function("steady", |b| b.iter(|| cycle(&queue, &thousand[..1], 1)));
-
     group.throughput(Throughput::Elements(1_000));
+    let queue = setup.queue();
+    group.bench_function("steady", |b| b.iter(|| cycle(&queue, &thousand, thousand.len())));
     group.bench_function("filldrain-1k", |b| b.iter(|| fill_and_drain(&queue, &thousand)));
     let filled = setup.queue();
     thousand.iter().for_each(|key| filled.add(key.clone()));

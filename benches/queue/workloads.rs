@@ -40,11 +40,16 @@ fn steady(setup: &Setup) -> Rows {
     vec![("steady", per_item(start.elapsed(), items))]
 }
 
+/// A worker's loop: it finishes a key when it gets the next.
 pub(crate) fn cycle(queue: &WorkQueue<ObjectKey>, keys: &[ObjectKey], items: usize) {
-    for key in keys.iter().cycle().take(items) {
+    let mut keys = keys.iter().cycle().take(items);
+    keys.by_ref().take(1).for_each(|key| queue.add(key.clone()));
+    let mut item = queue.try_get().expect("the key is there");
+    for key in keys {
         queue.add(key.clone());
-        queue.try_get().expect("the key is there").finish(Outcome::done());
+        item = item.finish_and_try_get(Outcome::done()).expect("the key is there");
     }
+    item.finish(Outcome::done());
 }
 
 /// Add distinct keys, then get and finish all of them, a number of times on one queue. A tenth goes through it before.

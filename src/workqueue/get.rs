@@ -48,7 +48,7 @@ impl<K: Key> Future for Get<'_, K> {
         loop {
             let now = this.queue.0.now();
             let waiter = &mut this.waiter;
-            let (found, wake_at) = this.queue.change(|state, wakes| {
+            let (found, wake_at) = this.queue.0.change(|state, _| {
                 if state.phase == Phase::Closed {
                     state.waiters.leave(waiter);
                     return (Poll::Ready(None), None);
@@ -58,7 +58,6 @@ impl<K: Key> Future for Get<'_, K> {
                     return (Poll::Pending, state.sleep(waiter, cx.waker()));
                 }
                 state.waiters.leave(waiter);
-                state.settle(wakes);
                 (Poll::Ready(taken), None)
             });
             match (found, wake_at) {
@@ -80,10 +79,7 @@ impl<K: Key> Future for Get<'_, K> {
 impl<K: Key> Drop for Get<'_, K> {
     fn drop(&mut self) {
         if self.waiter.is_some() {
-            self.queue.change(|state, wakes| {
-                state.waiters.leave(&mut self.waiter);
-                state.settle(wakes);
-            });
+            self.queue.0.change(|state, _| state.waiters.leave(&mut self.waiter));
         }
     }
 }

@@ -151,7 +151,7 @@ impl<K: Key> Item<K> {
         let ended = self.ended(end, priority);
         let queue = &self.queue.0;
         let now = queue.timing.then(|| queue.now());
-        self.queue.change(|state, wakes| state.finish(ended, now, || queue.now(), wakes));
+        self.queue.0.change(|state, wakes| state.finish(ended, now, || queue.now(), wakes));
     }
 
     /// True if this is another key now.
@@ -159,7 +159,7 @@ impl<K: Key> Item<K> {
         let ended = self.ended(end, priority);
         let queue = &self.queue.0;
         let now = queue.now();
-        let (taken, _key) = self.queue.change(|state, wakes| {
+        let (taken, _key) = self.queue.0.change(|state, wakes| {
             let key = state.finish(ended, queue.timing.then_some(now), || now, wakes);
             (state.take(now, queue.timing), key)
         });

@@ -28,7 +28,9 @@ use std::{
 /// let queue = WorkQueue::new(QueueOptions { limiter, ..QueueOptions::default() });
 /// # queue.add("key");
 /// ```
-pub struct Limiter<K>(Arc<dyn Fn(&K, u32, Instant) -> Duration + Send + Sync>);
+pub struct Limiter<K>(Arc<Delay<K>>);
+
+type Delay<K> = dyn Fn(&K, u32, Instant) -> Duration + Send + Sync;
 
 impl<K: Key> Limiter<K> {
     /// A limiter of your own.

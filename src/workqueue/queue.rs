@@ -52,6 +52,7 @@ pub(super) struct Shared<K> {
 }
 
 /// Where a key is to be found.
+#[derive(Clone, Copy)]
 pub(super) enum Place {
     Hash(KeyHash),
     Slot(u32),
@@ -112,6 +113,18 @@ impl<K> Shared<K> {
 }
 
 impl<K: Key> Shared<K> {
+    /// Change the state under the lock; then, without it, wake whom that concerns. What is returned is dropped without the lock.
+    #[inline]
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State<K>, &mut Wakes) -> T) -> T {
+        let mut wakes = Wakes::default();
+        let mut state = self.lock();
+        let result = change(&mut state, &mut wakes);
+        state.settle(&mut wakes);
+        drop(state);
+        wakes.call();
+        result
+    }
+
     pub(super) fn hash(&self, key: &K) -> KeyHash {
         KeyHash::fold(self.hasher.hash_one(key))
     }
@@ -159,7 +172,7 @@ impl<K: Key> WorkQueue<K> {
     #[inline]
     pub fn add(&self, key: K) {
         let hash = self.0.hash(&key);
-        self.change(|state, wakes| {
+        self.0.change(|state, wakes| {
             state.add((hash, key), (When::Now, Priority::NORMAL.0, None), || self.0.now(), wakes)
         });
     }
@@ -179,7 +192,7 @@ impl<K: Key> WorkQueue<K> {
         let hash = self.0.hash(&key);
         let when = self.when(hash, &key, &add);
         let how = (when, add.priority.unwrap_or_default().0, add.reason.as_ref());
-        self.change(|state, wakes| state.add((hash, key), how, || self.0.now(), wakes));
+        self.0.change(|state, wakes| state.add((hash, key), how, || self.0.now(), wakes));
     }
 
     /// Add many keys alike, for less than one by one. Others get their turn in between.
@@ -199,7 +212,7 @@ impl<K: Key> WorkQueue<K> {
                 return;
             }
             let now = self.0.now();
-            self.change(|state, wakes| {
+            self.0.change(|state, wakes| {
                 batch.into_iter().filter_map(|(key, how)| state.add(key, how, || now, wakes)).collect::<Vec<_>>()
             });
         }
@@ -228,7 +241,7 @@ impl<K: Key> WorkQueue<K> {
     #[inline]
     pub fn try_get(&self) -> Option<Item<K>> {
         let now = self.0.now();
-        let taken = self.0.lock().take(now, self.0.timing);
+        let taken = self.0.change(|state, _| state.take(now, self.0.timing));
         taken.map(|taken| self.item(taken, now))
     }
 
@@ -241,9 +254,9 @@ impl<K: Key> WorkQueue<K> {
     pub fn unpark(&self, key: &K) {
         let hash = self.0.hash(key);
         let now = self.0.now();
-        self.change(|state, wakes| {
+        self.0.change(|state, _| {
             if let Some(slot) = state.slots.find(hash, key) {
-                state.unpark(slot, now, wakes);
+                state.unpark(slot, now);
             }
         });
     }
@@ -251,7 +264,7 @@ impl<K: Key> WorkQueue<K> {
     /// Take a key off the queue, whatever it waits for; true if it did. A run of it goes on, and its failed attempts stay counted.
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.0.hash(key);
-        let (waited, _key) = self.change(|state, _| match state.slots.find(hash, key) {
+        let (waited, _key) = self.0.change(|state, _| match state.slots.find(hash, key) {
             Some(slot) => state.cancel(slot),
             None => (false, None),
         });
@@ -261,7 +274,7 @@ impl<K: Key> WorkQueue<K> {
     /// Forget a key's failed attempts and its last error. It stays queued if it is. Unknown keys are ignored.
     pub fn forget(&self, key: &K) {
         let hash = self.0.hash(key);
-        self.change(|state, _| state.slots.find(hash, key).and_then(|slot| state.forget(slot)));
+        self.0.change(|state, _| state.slots.find(hash, key).and_then(|slot| state.forget(slot)));
     }
 
     /// How often a key was rate limited since its last success.
@@ -274,9 +287,8 @@ impl<K: Key> WorkQueue<K> {
     /// Keys ready to run, with those that will be when their present run ends; without those that wait for a time or are parked.
     pub fn len(&self) -> usize {
         let now = self.0.now();
-        self.change(|state, wakes| {
+        self.0.change(|state, _| {
             state.expire(now);
-            state.settle(wakes);
             state.len()
         })
     }
@@ -295,12 +307,12 @@ impl<K: Key> WorkQueue<K> {
     ///
     /// All shutdowns are idempotent, drop the keys that wait for a time or are parked, and may follow each other; the strictest holds.
     pub fn close(&self) {
-        self.change(|state, wakes| state.shut_down(Phase::Closed, wakes));
+        self.0.change(|state, wakes| state.shut_down(Phase::Closed, wakes));
     }
 
     /// Shut down, but hand out what is ready, and what runs and was added again, before getters get `None`.
     pub fn close_after_ready(&self) {
-        self.change(|state, wakes| state.shut_down(Phase::HandOut, wakes));
+        self.0.change(|state, wakes| state.shut_down(Phase::HandOut, wakes));
     }
 
     /// [`close_after_ready`](Self::close_after_ready), then wait until everything was handed out and no run is left, or
@@ -313,14 +325,5 @@ impl<K: Key> WorkQueue<K> {
     /// Shut down, in whichever way.
     pub fn is_closed(&self) -> bool {
         self.0.lock().phase != Phase::Open
-    }
-
-    /// Change the state under the lock; then, without it, wake whom that concerns. What is returned is dropped without the lock.
-    #[inline]
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State<K>, &mut Wakes) -> T) -> T {
-        let mut wakes = Wakes::default();
-        let result = change(&mut self.0.lock(), &mut wakes);
-        wakes.call();
-        result
     }
 }

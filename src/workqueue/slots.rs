@@ -26,6 +26,7 @@ pub(super) enum Pending {
     Unpark,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about the key that the others do not tell")]
 pub(super) struct Slot<K> {
     /// `None` only in slots that are not in use.
     pub(super) key: Option<K>,
@@ -96,7 +97,7 @@ struct Entry {
     slot: u32,
 }
 
-const CHUNK: u32 = 256;
+const CHUNK: usize = 256;
 
 pub(super) struct Slots<K> {
     chunks: Chunks<K>,
@@ -105,20 +106,20 @@ pub(super) struct Slots<K> {
     free: u32,
 }
 
-struct Chunks<K>(Vec<Box<[Slot<K>]>>);
+struct Chunks<K>(Vec<Box<[Slot<K>; CHUNK]>>);
 
 impl<K> Index<u32> for Chunks<K> {
     type Output = Slot<K>;
     #[inline]
     fn index(&self, slot: u32) -> &Slot<K> {
-        &self.0[(slot / CHUNK) as usize][(slot % CHUNK) as usize]
+        &self.0[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 }
 
 impl<K> IndexMut<u32> for Chunks<K> {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut Slot<K> {
-        &mut self.0[(slot / CHUNK) as usize][(slot % CHUNK) as usize]
+        &mut self.0[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 }
 
@@ -208,7 +209,7 @@ impl<K: Eq> Slots<K> {
 
     /// How many slots there are, in use or not: the range that [`Self::used`] takes.
     pub(super) fn capacity(&self) -> u32 {
-        self.chunks.0.len() as u32 * CHUNK
+        (self.chunks.0.len() * CHUNK) as u32
     }
 
     /// The slots in use among those numbered `range`.
@@ -223,14 +224,13 @@ impl<K: Eq> Slots<K> {
 impl<K> Chunks<K> {
     /// Add a chunk of free slots and return the first of them.
     fn grow(&mut self) -> u32 {
-        let first = self.0.len() as u32 * CHUNK;
-        assert!(first < NIL - CHUNK, "a queue holds less than 2^32 keys");
-        let mut chunk: Box<[Slot<K>]> = (0..CHUNK).map(|_| Slot::FREE).collect();
-        for (slot, next) in chunk.iter_mut().zip(first + 1..first + CHUNK) {
-            slot.links = Links::to_next(next);
-        }
-        self.0.push(chunk);
-        first
+        let first = self.0.len() * CHUNK;
+        assert!(first + CHUNK < NIL as usize, "a queue holds less than 2^32 keys");
+        let chunk: Box<[Slot<K>]> = (1..=CHUNK)
+            .map(|n| Slot { links: Links::to_next(if n < CHUNK { (first + n) as u32 } else { NIL }), ..Slot::FREE })
+            .collect();
+        self.0.extend(<Box<[Slot<K>; CHUNK]>>::try_from(chunk).ok());
+        first as u32
     }
 
     fn release(&mut self, slot: u32, free: &mut u32) -> Option<K> {

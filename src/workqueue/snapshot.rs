@@ -5,7 +5,7 @@ use super::{
     queue::Shared,
     serialize_seconds,
     slots::{Pending, Slot},
-    state::{NEVER, Phase, State},
+    state::{NEVER, State},
 };
 use serde::Serialize;
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -128,31 +128,38 @@ impl<K: Key> State<K> {
 impl<K: Key> Shared<K> {
     pub(super) fn stats(&self) -> Stats {
         let now = self.now();
-        let mut state = self.lock();
-        state.expire(now);
+        self.change(|state, _| {
+            state.expire(now);
+            state.stats(now)
+        })
+    }
+}
+
+impl<K: Key> State<K> {
+    fn stats(&self, now: u64) -> Stats {
         let mut stats = Stats {
-            delayed: state.delayed,
-            parked: state.parked,
-            running: state.runs.len(),
-            adds: state.counters.adds,
-            retries: state.counters.retries,
-            rejected: state.counters.rejected,
-            limiter_panics: state.counters.limiter_panics,
-            waited: state.counters.waited,
-            worked: state.counters.worked,
+            delayed: self.delayed,
+            parked: self.parked,
+            running: self.runs.len(),
+            adds: self.counters.adds,
+            retries: self.counters.retries,
+            rejected: self.counters.rejected,
+            limiter_panics: self.counters.limiter_panics,
+            waited: self.counters.waited,
+            worked: self.counters.worked,
             ..Stats::default()
         };
-        for level in state.ready.levels() {
+        for level in self.ready.levels() {
             let band = &mut stats.bands[Priority(level.priority).band() as usize];
             band.depth += level.len;
-            let oldest = level.oldest().map(|at| ago(now, state.slots[at].ready_at));
+            let oldest = level.oldest().map(|at| ago(now, self.slots[at].ready_at));
             band.oldest = band.oldest.max(oldest.unwrap_or_default());
         }
-        for (slot, started) in state.runs.iter() {
+        for (slot, started) in self.runs.iter() {
             stats.unfinished += ago(now, started);
             stats.longest_running = stats.longest_running.max(ago(now, started));
-            if state.phase != Phase::Closed && state.is_queued_again(slot) {
-                stats.bands[Priority(state.slots[slot].priority).band() as usize].depth += 1;
+            if self.is_queued_again(slot) {
+                stats.bands[Priority(self.slots[slot].priority).band() as usize].depth += 1;
             }
         }
         stats

@@ -185,7 +185,6 @@ impl<K: Key> State<K> {
             }
             Pending::Unpark => slot.priority = slot.priority.max(priority),
         }
-        self.settle(wakes);
     }
 
     fn make_ready(&mut self, at: u32, ready_at: u64) {
@@ -289,7 +288,6 @@ impl<K: Key> State<K> {
         }
         if self.phase == Phase::Closed {
             self.reasons.release(&mut reasons);
-            self.settle(wakes);
             return None;
         }
         if let Some(error) = error {
@@ -323,9 +321,7 @@ impl<K: Key> State<K> {
         if !open {
             self.forget_slot(at);
         }
-        let key = self.free_if_idle(at);
-        self.settle(wakes);
-        key
+        self.free_if_idle(at)
     }
 
     fn park(&mut self, at: u32, until: u64, priority: i32, reasons: &mut ReasonIds, now: impl Fn() -> u64) {
@@ -351,12 +347,11 @@ impl<K: Key> State<K> {
     }
 
     /// End a key's parking, or see to it that parking the run that has it does not last.
-    pub(super) fn unpark(&mut self, at: u32, now: u64, wakes: &mut Wakes) {
+    pub(super) fn unpark(&mut self, at: u32, now: u64) {
         let slot = &mut self.slots[at];
         if slot.pending == Pending::Unpark {
             self.withdraw(at);
             self.make_ready(at, now);
-            self.settle(wakes);
         } else if slot.running {
             slot.permit = true;
         }
@@ -440,7 +435,6 @@ impl<K: Key> State<K> {
             });
             Dropped { _slots: None, _keys: keys, _wheel: wheel }
         };
-        self.settle(wakes);
         self.waiters.wake_all(wakes);
         Some(dropped)
     }
@@ -468,7 +462,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Wake whom the state now concerns: the last step of every change.
+    /// Wake whom the state now concerns: the last step of every change, see [`Shared::change`](super::queue::Shared::change).
     #[inline]
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         if self.phase == Phase::Open {
