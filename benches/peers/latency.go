@@ -23,8 +23,10 @@ func latencyWorkloads() []workload {
 // latency measures the time from just before Add to just after Get.
 func latency(rate int, names []string, wanted ...float64) workload {
 	run := func(implementation string, quick bool) ([]float64, error) {
-		loop := newOpenLoop(implementation, rate, pick(quick, 1, 2))
-		loop.run(spinUntil)
+		loop := newOpenLoop(rate, pick(quick, 1, 2))
+		if err := loop.run(newQueue(implementation), spinUntil); err != nil {
+			return nil, err
+		}
 		return percentiles(loop.latencies, wanted...), nil
 	}
 	return workload{names: names, unit: "us", run: run}
@@ -36,16 +38,28 @@ func latency(rate int, names []string, wanted ...float64) workload {
 // the queue does on that core would vanish in the subtraction.
 func cpu(implementation string, quick bool) ([]float64, error) {
 	const rate = 10_000
-	loop := newOpenLoop(implementation, rate, pick(quick, 1, 2))
-	before := processTime()
-	loop.pace(sleepUntil, func(int) {})
-	idle := processTime() - before
-
-	runtime.GC()
-	before = processTime()
-	loop.run(sleepUntil)
-	used := processTime() - before
-	return []float64{microseconds(used-idle) / float64(len(loop.keys))}, nil
+	loop := newOpenLoop(rate, pick(quick, 1, 2))
+	measure := func(run func(until waiter) error) (time.Duration, error) {
+		ticks, err := newTicker(loop.gap)
+		if err != nil {
+			return 0, err
+		}
+		defer ticks.stop()
+		runtime.GC()
+		before := processTime()
+		err = run(tickUntil(ticks))
+		return processTime() - before, err
+	}
+	idle, err := measure(func(until waiter) error {
+		return loop.pace(until, func(int) {})
+	})
+	if err != nil {
+		return nil, err
+	}
+	used, err := measure(func(until waiter) error {
+		return loop.run(newQueue(implementation), until)
+	})
+	return []float64{microseconds(used-idle) / float64(len(loop.keys))}, err
 }
 
 // processTime is the user and system time of this process so far.
@@ -59,7 +73,6 @@ func processTime() time.Duration {
 
 // openLoop adds distinct keys at a fixed rate, however long the queue takes.
 type openLoop struct {
-	queue     queue
 	keys      []key
 	gap       time.Duration
 	start     time.Time
@@ -67,10 +80,9 @@ type openLoop struct {
 	latencies []time.Duration
 }
 
-func newOpenLoop(implementation string, rate, seconds int) *openLoop {
+func newOpenLoop(rate, seconds int) *openLoop {
 	keys := makeKeys(rate * seconds)
 	return &openLoop{
-		queue:     newQueue(implementation),
 		keys:      keys,
 		gap:       time.Second / time.Duration(rate),
 		added:     make([]time.Duration, len(keys)),
@@ -78,24 +90,30 @@ func newOpenLoop(implementation string, rate, seconds int) *openLoop {
 	}
 }
 
-// run sends every key through the queue and fills in the latencies.
-func (l *openLoop) run(until waiter) {
-	working := startWorkers(l.queue, latencyWorkers, len(l.keys), func(k key) {
+// run sends every key through the queue, fills in the latencies and shuts the
+// queue down.
+func (l *openLoop) run(q queue, until waiter) error {
+	working := startWorkers(q, latencyWorkers, len(l.keys), func(k key) {
 		now := time.Since(l.start)
 		i := number(k)
 		l.latencies[i] = now - l.added[i]
 	})
-	l.pace(until, func(i int) { l.queue.Add(l.keys[i]) })
+	defer working.stop()
+	if err := l.pace(until, func(i int) { q.Add(l.keys[i]) }); err != nil {
+		return err
+	}
 	working.wait()
-	working.stop()
+	return nil
 }
 
 // pace calls add with every key's number, each at its time or, when the loop
 // is behind, at once; it records when.
-func (l *openLoop) pace(until waiter, add func(i int)) {
+func (l *openLoop) pace(until waiter, add func(i int)) error {
 	l.start = time.Now()
 	for i := range l.keys {
-		until(l.start, time.Duration(i)*l.gap)
+		if err := until(l.start, time.Duration(i)*l.gap); err != nil {
+			return err
+		}
 		l.added[i] = time.Since(l.start)
 		add(i)
 	}
@@ -103,26 +121,34 @@ func (l *openLoop) pace(until waiter, add func(i int)) {
 	if behind := l.added[last] - time.Duration(last)*l.gap; behind > 10*time.Millisecond {
 		fmt.Fprintf(os.Stderr, "peers: the producer ended %v behind its rate\n", behind)
 	}
+	return nil
 }
 
 // waiter returns when the given time since start has come.
-type waiter func(start time.Time, offset time.Duration)
+type waiter func(start time.Time, offset time.Duration) error
 
-// spinUntil polls the clock and yields to other goroutines in between: sleeps
-// of the Go runtime can be a millisecond too long.
-func spinUntil(start time.Time, offset time.Duration) {
+// spinUntil polls the clock and yields to other goroutines in between, which
+// keeps the rate to the microsecond and costs a core.
+func spinUntil(start time.Time, offset time.Duration) error {
 	for time.Since(start) < offset {
 		runtime.Gosched()
 	}
+	return nil
 }
 
-// sleepUntil leaves the CPU to others.
-func sleepUntil(start time.Time, offset time.Duration) {
-	for {
-		left := offset - time.Since(start)
-		if left <= 0 {
-			return
+// tickUntil leaves the CPU to others: it takes one tick of the loop's gap per
+// item, and ticks that were missed at once.
+func tickUntil(ticks *ticker) waiter {
+	var owed uint64
+	return func(time.Time, time.Duration) error {
+		if owed == 0 {
+			passed, err := ticks.wait()
+			if err != nil {
+				return err
+			}
+			owed = passed
 		}
-		preciseSleep(left)
+		owed--
+		return nil
 	}
 }

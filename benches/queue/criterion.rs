@@ -26,7 +26,9 @@ fn bench(criterion: &mut Criterion, suffix: &str, setup: &Setup) {
     group.bench_function("steady", |b| b.iter(|| cycle(&queue, &thousand, thousand.len())));
     group.bench_function("filldrain-1k", |b| b.iter(|| fill_and_drain(&queue, &thousand)));
     let filled = setup.queue();
-    thousand.iter().for_each(|key| filled.add(key.clone()));
+    for key in &thousand {
+        filled.add(key.clone());
+    }
     group.bench_function("dedup-1k", |b| b.iter(|| thousand.iter().for_each(|key| filled.add(key.clone()))));
 
     group.sample_size(10).throughput(Throughput::Elements(many.len() as u64));

@@ -21,7 +21,7 @@ pub(crate) fn all() -> Vec<Workload> {
 /// Delays spread over 1 h to 2 h, in an order that looks random.
 pub(crate) fn delay(i: usize) -> Duration {
     let draw = (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-    Duration::from_secs(3600) + Duration::from_micros(draw * 3_600_000_000 / (1 << 24))
+    Duration::from_hours(1) + Duration::from_micros(draw * 3_600_000_000 / (1 << 24))
 }
 
 fn add_after(setup: &Setup) -> Rows {

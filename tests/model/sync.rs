@@ -52,7 +52,9 @@ pub(crate) fn advance(by: Duration) {
         let now = clock.now;
         clock.sleeping.extract_if(.., |(deadline, _)| *deadline <= now).collect()
     });
-    due.into_iter().for_each(|(_, waker)| waker.wake());
+    for (_, waker) in due {
+        waker.wake();
+    }
     shuttle::thread::yield_now();
 }
 

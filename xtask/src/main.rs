@@ -1,8 +1,8 @@
 //! The project's own commands, run as `cargo xtask …`.
 //!
-//! - `test`: the gate; every check a change must pass, in order ([`test`], [`deps`]).
-//! - `soak`: the long random tests ([`soak`]).
-//! - `bench`: our workloads beside the peers', in one table ([`bench`]).
+//! - `test`: the gate; every check a change must pass, in order.
+//! - `soak`: the long random tests.
+//! - `bench`: our workloads beside the peers', in one table.
 
 mod bench;
 mod deps;

@@ -31,7 +31,8 @@ pub(crate) fn cargo(root: &Path) -> Command {
 
 /// Whether `program` answers to `argument`, i.e. is installed and starts.
 pub(crate) fn answers(program: &str, argument: &str) -> bool {
-    let silent = Command::new(program).arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let silent =
+        Command::new(program).arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     silent.is_ok_and(|status| status.success())
 }
 
@@ -134,8 +135,7 @@ fn executables(messages: &str) -> Result<Vec<Executable>> {
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let message: Message =
             serde_json::from_str(line).with_context(|| format!("cannot read cargo's message {line}"))?;
-        if let (Some(path), Some(manifest), Some(target)) =
-            (message.executable, message.manifest_path, message.target)
+        if let (Some(path), Some(manifest), Some(target)) = (message.executable, message.manifest_path, message.target)
         {
             let package = manifest.parent().unwrap_or(Path::new(".")).to_path_buf();
             found.push(Executable { target: target.name, package, path });

@@ -20,6 +20,11 @@ pub(crate) fn words(duration: Duration) -> String {
     }
 }
 
+/// `1 test`, `2 tests`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The line at the bottom of a terminal; nothing where standard error is not one.
 pub(crate) struct StatusLine {
     terminal: bool,
@@ -60,5 +65,6 @@ mod tests {
         assert_eq!(said(59_990), "1 min 00 s");
         assert_eq!(said(192_000), "3 min 12 s");
         assert_eq!(said(3_720_000), "1 h 02 min");
+        assert_eq!([counted(1, "test"), counted(2, "test")], ["1 test", "2 tests"]);
     }
 }

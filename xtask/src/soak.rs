@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::{
+    bench,
     process::{self, Executable},
     progress,
 };
@@ -25,9 +26,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = process::root()?;
     let mut build = process::cargo(&root);
-    // xtask's own tests of this module have `soak` in their path.
-    build.args(["test", "--release", "--workspace", "--exclude", "xtask", "--locked"]);
-    build.args(["--lib", "--bins", "--tests", "--no-run"]);
+    build.args(["test", "--release", "--locked", "--lib", "--bins", "--tests", "--no-run", "--workspace"]);
+    // xtask's own tests of this module have `soak` in their path; peers take minutes to build and have none.
+    build.args(["xtask"].into_iter().chain(bench::peer_packages()).flat_map(|package| ["--exclude", package]));
     let mut soaks = Vec::new();
     for executable in process::built(build)? {
         let tests = soak_tests(&executable)?;
@@ -50,7 +51,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
 
     let count: usize = soaks.iter().map(|(_, tests)| tests.len()).sum();
-    println!("{count} soak tests, {} s each", options.seconds);
+    let counted = progress::counted(count, "soak test");
+    println!("{counted}, {} s each", options.seconds);
     let start = Instant::now();
     let mut failed = Vec::new();
     for (executable, tests) in &soaks {
@@ -69,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let time = progress::words(start.elapsed());
     if failed.is_empty() {
-        println!("\n{count} soak tests passed in {time}");
+        println!("\n{counted} passed in {time}");
     } else {
         println!("\nFAILED: soak tests of {} in {time}; the failing seed is above", failed.join(", "));
     }

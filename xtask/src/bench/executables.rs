@@ -30,7 +30,7 @@ struct Program {
 }
 
 pub(super) struct Programs {
-    programs: Vec<Program>,
+    all: Vec<Program>,
     /// A sentence for those that could not be built here.
     pub(super) absent: Vec<String>,
     /// Where they run: not in the checkout, in case one leaves files behind.
@@ -43,6 +43,13 @@ pub(super) struct Pair {
     pub(super) workload: String,
     pub(super) implementation: String,
     program: usize,
+}
+
+#[cfg(test)]
+impl Pair {
+    pub(super) fn of(workload: &str, implementation: &str) -> Self {
+        Self { workload: workload.into(), implementation: implementation.into(), program: 1 }
+    }
 }
 
 /// One line that a program printed.
@@ -78,13 +85,13 @@ impl Programs {
                 absent.push(without_go(group));
             }
         }
-        Ok(Self { programs, absent, folder })
+        Ok(Self { all: programs, absent, folder })
     }
 
     /// Every pair that the programs can measure.
     pub(super) fn pairs(&self) -> Result<Vec<Pair>> {
         let mut pairs = Vec::new();
-        for (index, program) in self.programs.iter().enumerate() {
+        for (index, program) in self.all.iter().enumerate() {
             let mut list = Command::new(&program.path);
             list.arg("--list").current_dir(&self.folder);
             pairs.extend(listed(&process::stdout(list)?, index)?);
@@ -94,7 +101,7 @@ impl Programs {
 
     /// Measures a pair once.
     pub(super) fn measure(&self, pair: &Pair, quick: bool) -> Result<Vec<Measurement>> {
-        let program = &self.programs[pair.program];
+        let program = &self.all[pair.program];
         let mut command = Command::new(&program.path);
         command.args(program.before).args([&pair.workload, &pair.implementation]).current_dir(&self.folder);
         if quick {
@@ -199,7 +206,7 @@ mod tests {
     use super::*;
 
     fn pair(workload: &str) -> Pair {
-        Pair { workload: workload.into(), implementation: "steersman".into(), program: 1 }
+        Pair::of(workload, "steersman")
     }
 
     #[test]

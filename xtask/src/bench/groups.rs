@@ -154,9 +154,9 @@ const fn workload(name: &'static str, targets: &'static [Target]) -> Workload {
 impl Group {
     /// Every implementation, in the order of the table.
     pub(super) fn implementations(&self) -> impl Iterator<Item = &'static str> {
-        self.families.iter().flat_map(|family| {
-            std::iter::once(family.ours).chain(family.peers.iter().map(|peer| peer.name))
-        })
+        self.families
+            .iter()
+            .flat_map(|family| std::iter::once(family.ours).chain(family.peers.iter().map(|peer| peer.name)))
     }
 
     /// Which of ours that peer is compared with.

@@ -51,6 +51,11 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
+/// The packages that hold peers, which nothing but the bench needs in an optimised build.
+pub(crate) fn peer_packages() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().flat_map(|group| group.packages.iter().copied())
+}
+
 /// What `--json` writes; the same for every group.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -76,18 +81,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         bail!("no workload's name contains `{}`", options.workload.as_deref().unwrap_or_default());
     }
     let pace = if options.quick { Pace::quick(begun) } else { Pace::full() };
-    let measured = measure::all(&plan, &programs, &pace, options.quick)?;
+    let measured = measure::all(&plan, &programs, &pace, options.quick);
 
     let machine = Machine::here();
-    let rows = measured.samples.rows(group);
-    let rows = Rows::new(rows);
+    let rows = Rows::new(measured.samples.rows(group));
     let table = Table { group, rows: &rows };
     println!("{}\n", machine.text());
     println!("{}", if options.markdown { table.markdown() } else { table.text() });
     for note in table.checks().iter().chain(&programs.absent).chain(&plan.missing).chain(&measured.remarks) {
         println!("{}{note}", if options.markdown { "- " } else { "" });
     }
-    eprintln!("{} rows in {}", rows.all().len(), progress::words(begun.elapsed()));
+    eprintln!("{} in {}", progress::counted(rows.all().len(), "row"), progress::words(begun.elapsed()));
 
     if let Some(file) = &options.json {
         let text = serde_json::to_string_pretty(&Report { machine: &machine, rows: rows.all() })?;

@@ -150,9 +150,15 @@ pub(super) mod tests {
         let order: Vec<_> = rows.iter().map(|row| (row.workload.as_str(), row.implementation.as_str())).collect();
         assert_eq!(
             order,
-            [("steady", "steersman"), ("filldrain-1k", "steersman"), ("filldrain-1k", "client-go"), ("own", "steersman")]
+            [
+                ("steady", "steersman"),
+                ("filldrain-1k", "steersman"),
+                ("filldrain-1k", "client-go"),
+                ("own", "steersman")
+            ]
         );
-        let filldrain = Row { median: 1.235, min: 1.0, max: 3.0, samples: 3, ..row("filldrain-1k", "steersman", "ns", 0.0) };
+        let filldrain =
+            Row { median: 1.235, min: 1.0, max: 3.0, samples: 3, ..row("filldrain-1k", "steersman", "ns", 0.0) };
         assert_eq!(rows[1], filldrain);
     }
 

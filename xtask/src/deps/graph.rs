@@ -1,8 +1,11 @@
-//! The packages the workspace is built from, as `cargo metadata` tells them, and who pulls in whom.
+//! The packages the workspace is built from, and who pulls in whom.
+//!
+//! `cargo metadata` tells all about them, but also names optional dependencies of dependencies that no feature turns
+//! on; `cargo tree` names exactly those that are built.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
+    fmt, iter,
 };
 
 use anyhow::{Context, Result};
@@ -37,7 +40,8 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn parse(metadata: &str) -> Result<Self> {
+    /// Reads the JSON of `cargo metadata` and the lines `name vVERSION …` of `cargo tree --prefix none`.
+    pub(super) fn parse(metadata: &str, tree: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Metadata {
             packages: Vec<Package>,
@@ -62,12 +66,18 @@ impl Graph {
         let nodes: BTreeMap<String, Vec<Dependency>> =
             metadata.resolve.nodes.into_iter().map(|node| (node.id, node.deps)).collect();
 
+        let built: BTreeSet<(&str, &str)> = tree.lines().filter_map(name_and_version).collect();
+        let mut packages: BTreeMap<String, Package> =
+            metadata.packages.into_iter().map(|package| (package.id.clone(), package)).collect();
+        packages.retain(|_, package| built.contains(&(package.name.as_str(), package.version.as_str())));
+
         let mut dependents: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut next = BTreeMap::new();
         let mut reached: BTreeSet<String> = metadata.workspace_members.iter().cloned().collect();
         let mut open: VecDeque<String> = metadata.workspace_members.into();
         while let Some(id) = open.pop_front() {
-            for dependency in nodes.get(&id).into_iter().flatten() {
+            let dependencies = nodes.get(&id).into_iter().flatten();
+            for dependency in dependencies.filter(|dependency| packages.contains_key(&dependency.pkg)) {
                 dependents.entry(dependency.pkg.clone()).or_default().insert(id.clone());
                 if reached.insert(dependency.pkg.clone()) {
                     next.insert(dependency.pkg.clone(), id.clone());
@@ -75,8 +85,6 @@ impl Graph {
                 }
             }
         }
-        let packages = metadata.packages.into_iter().filter(|package| reached.contains(&package.id));
-        let packages = packages.map(|package| (package.id.clone(), package)).collect();
         Ok(Self { packages, dependents, next })
     }
 
@@ -110,15 +118,16 @@ impl Graph {
     }
 
     fn way(&self, from: &str) -> String {
-        let mut way = String::new();
-        let mut current = Some(from);
-        while let Some(id) = current {
-            let separator = if way.is_empty() { "<- " } else { " <- " };
-            way += &format!("{separator}{}", self.packages.get(id).map_or_else(|| id.to_owned(), ToString::to_string));
-            current = self.next.get(id).map(String::as_str);
-        }
-        way
+        let ids = iter::successors(Some(from), |id| self.next.get(*id).map(String::as_str));
+        let shown = |id: &str| self.packages.get(id).map_or_else(|| id.to_owned(), ToString::to_string);
+        ids.map(|id| format!("<- {}", shown(id))).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// The first two words of a line, as in `toml v1.1.8+spec-1.1.0 (*)`.
+fn name_and_version(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split_whitespace();
+    Some((words.next()?, words.next()?.strip_prefix('v')?))
 }
 
 /// The numbers at a version's beginning, which order it well enough to print.
@@ -136,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn only_packages_that_a_member_needs_are_in_the_graph() {
-        let graph = Graph::parse(include_str!("fixture.json")).unwrap();
+    fn only_packages_that_are_built_for_a_member_are_in_the_graph() {
+        let graph = Graph::parse(include_str!("fixture.json"), include_str!("fixture.txt")).unwrap();
         let names: Vec<String> = graph.packages().map(ToString::to_string).collect();
         assert_eq!(names, ["app 0.1.0", "forked 0.1.0", "older 0.3.0", "twice 1.4.0", "twice 2.0.1"]);
         assert_eq!(graph.duplicates().keys().copied().collect::<Vec<_>>(), ["twice"]);

@@ -26,7 +26,10 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let config = Config::parse(&text)?;
     let mut metadata = process::cargo(root);
     metadata.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
-    let graph = Graph::parse(&process::stdout(metadata)?)?;
+    let mut tree = process::cargo(root);
+    tree.args(["tree", "--locked", "--workspace", "--all-features", "--target", "all"]);
+    tree.args(["--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}"]);
+    let graph = Graph::parse(&process::stdout(metadata)?, &process::stdout(tree)?)?;
     problems(&config, &graph)
 }
 
@@ -120,7 +123,8 @@ mod tests {
     "#;
 
     fn found(config: &str) -> Vec<String> {
-        problems(&Config::parse(config).unwrap(), &Graph::parse(include_str!("fixture.json")).unwrap()).unwrap()
+        let graph = Graph::parse(include_str!("fixture.json"), include_str!("fixture.txt")).unwrap();
+        problems(&Config::parse(config).unwrap(), &graph).unwrap()
     }
 
     fn with(line: &str, after: &str) -> String {
@@ -146,7 +150,7 @@ mod tests {
                 "  <- forked 0.1.0 <- app 0.1.0",
             ]
         );
-        assert!(!mentions(&problems, "unreachable"), "a package that nobody uses is not there twice");
+        assert!(!mentions(&problems, "optional"), "what is not built is not there twice");
     }
 
     #[test]

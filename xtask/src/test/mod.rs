@@ -74,17 +74,18 @@ struct Summary {
 impl Summary {
     fn text(&self, time: Duration) -> String {
         let time = progress::words(time);
-        let mut counts = format!("{} {} passed", self.passed, if self.passed == 1 { "step" } else { "steps" });
+        let mut counts = vec![format!("{} passed", progress::counted(self.passed, "step"))];
         if self.skipped > 0 {
-            counts += &format!(", {} skipped", self.skipped);
+            counts.push(format!("{} skipped", self.skipped));
         }
         if self.failed.is_empty() {
-            return format!("{counts} in {time}");
+            return format!("{} in {time}", counts.join(", "));
         }
         let not_run = self.chosen - self.passed - self.skipped - self.failed.len();
         if not_run > 0 {
-            counts += &format!(", {not_run} not run");
+            counts.push(format!("{not_run} not run"));
         }
+        let counts = counts.join(", ");
         let failed = self.failed.join(" ");
         format!("FAILED: {failed} ({counts}) in {time}\nto run just that again: cargo xtask test {failed}")
     }
