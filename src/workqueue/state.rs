@@ -47,6 +47,8 @@ pub(super) struct State<K> {
     /// Keys that wait for a time.
     pub(super) delayed: usize,
     pub(super) parked: usize,
+    /// The latest time that a change was told.
+    now: u64,
     pub(super) phase: Phase,
     /// Those who wait for the last run to end.
     drainers: Vec<Waker>,
@@ -107,6 +109,7 @@ impl<K: Key> State<K> {
             again: 0,
             delayed: 0,
             parked: 0,
+            now: 0,
             phase: Phase::Open,
             drainers: Vec::new(),
         }
@@ -150,6 +153,7 @@ impl<K: Key> State<K> {
             Pending::Nothing => {
                 slot.priority = priority;
                 let now = now();
+                self.now = self.now.max(now);
                 slot.added_at = now;
                 match when {
                     When::Now => self.make_ready(at, now),
@@ -241,6 +245,7 @@ impl<K: Key> State<K> {
 
     /// Hand out the key whose turn it is.
     pub(super) fn take(&mut self, now: u64, timing: bool) -> Option<Taken<K>> {
+        self.now = self.now.max(now);
         self.expire(now);
         let at = self.ready.pop(&mut self.slots)?;
         let slot = &mut self.slots[at];
@@ -466,9 +471,9 @@ impl<K: Key> State<K> {
     #[inline]
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         if self.phase == Phase::Open {
-            self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), wakes);
+            self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), self.now, wakes);
         } else {
-            self.waiters.settle(self.ready.len(), false, wakes);
+            self.waiters.settle(self.ready.len(), false, self.now, wakes);
             if self.is_drained() {
                 wakes.extend(self.drainers.drain(..));
             }

@@ -1,8 +1,13 @@
 //! Getters that found nothing and sleep, and who is to be woken.
 //!
-//! Invariant, kept by [`Waiters::settle`] after every change: for every ready key there is a getter awake on its way to it,
-//! or no getter sleeps; and while keys wait for a time, one sleeping getter, the *timekeeper*, has its alarm set for the
-//! first of them, or one is awake to become it.
+//! Invariant, kept by [`Waiters::settle`] after every change: while a key is ready, a getter is awake on its way to it, or no
+//! getter sleeps; and while keys wait for a time, one sleeping getter, the *timekeeper*, has its alarm set for the first of
+//! them, or one is awake to become it.
+//!
+//! One getter is woken at a time. When it is polled and takes a key, that is a change too, which wakes the next while there
+//! are keys: a burst of adds costs a few wake-ups instead of one each, and the getters are awake as soon as they are of use. A
+//! getter that was woken and is not polled, because its task blocks or waits for something else first, does not hold the others up: any
+//! change a millisecond later wakes one more.
 
 use super::list::{Links, List, Nodes};
 use std::task::Waker;
@@ -32,7 +37,12 @@ pub(super) struct Waiters {
     idle: List,
     timekeeper: Option<u32>,
     woken: usize,
+    /// When the last one was woken.
+    woken_at: u64,
 }
+
+/// For so long, in nanoseconds, a getter that was woken may take to be polled before another one is.
+const PATIENCE: u64 = 1_000_000;
 
 impl Nodes for Vec<Waiter> {
     fn links(&mut self, node: u32) -> &mut Links {
@@ -42,7 +52,7 @@ impl Nodes for Vec<Waiter> {
 
 impl Waiters {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, timekeeper: None, woken: 0 }
+        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, timekeeper: None, woken: 0, woken_at: 0 }
     }
 
     /// Fall asleep, for the first time or again; true if this getter has to keep the time.
@@ -80,19 +90,17 @@ impl Waiters {
 
     /// Whom to wake now that `ready` keys can be taken and keys wait for a time or not.
     #[inline]
-    pub(super) fn settle(&mut self, ready: usize, timed: bool, wake: &mut Wakes) {
+    pub(super) fn settle(&mut self, ready: usize, timed: bool, now: u64, wake: &mut Wakes) {
         if !self.idle.is_empty() || self.timekeeper.is_some() {
-            self.wake_needed(ready, timed, wake);
-        }
-    }
-
-    fn wake_needed(&mut self, ready: usize, timed: bool, wake: &mut Wakes) {
-        while ready > self.woken {
-            let Some(waker) = self.wake_one() else { return };
-            wake.push(waker);
-        }
-        if timed && self.timekeeper.is_none() && self.woken == 0 {
-            wake.extend(self.wake_one());
+            let needed = if self.woken == 0 {
+                ready > 0 || (timed && self.timekeeper.is_none())
+            } else {
+                ready > self.woken && now.saturating_sub(self.woken_at) >= PATIENCE
+            };
+            if needed {
+                self.woken_at = now;
+                wake.extend(self.wake_one());
+            }
         }
     }
 
