@@ -101,7 +101,12 @@ impl<K: Key> Item<K> {
                 Poll::Ready(false)
             }
         });
-        if taken.await { Some(self) } else { self.queue.get().await }
+        if taken.await {
+            return Some(self);
+        }
+        let queue = self.queue.clone();
+        drop(self); // The key is done: nothing keeps it while this waits for the next.
+        queue.get().await
     }
 
     /// [`Self::finish`] and [`WorkQueue::try_get`] under one lock.

@@ -105,7 +105,8 @@ impl Metrics for Prometheus {
 
 /// One queue on the page.
 struct Row {
-    name: Arc<str>,
+    /// As a label's value is written.
+    name: String,
     stats: Stats,
 }
 
@@ -176,11 +177,16 @@ impl Prometheus {
         self.probes.lock().unwrap_or_else(PoisonError::into_inner).retain(|probe| {
             let stats = probe.stats();
             let alive = stats.is_some();
-            rows.extend(stats.map(|stats| Row { name: probe.name.clone(), stats }));
+            rows.extend(stats.map(|stats| Row { name: escape(&probe.name), stats }));
             alive
         });
         rows
     }
+}
+
+/// The encoder writes a label's value as it is.
+fn escape(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
 fn family(

@@ -131,7 +131,7 @@ impl Band {
     }
 }
 
-/// Why a key is queued, for logs, spans and the debug page. Equal texts are kept once per queue; a key keeps its last four.
+/// Why a key is queued, for logs, spans and the debug page. Equal texts are kept once per queue; a key keeps its last three.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Reason(Arc<str>);

@@ -221,12 +221,12 @@ impl<K: Key> WorkQueue<K> {
     fn when(&self, hash: KeyHash, key: &K, add: &Add) -> When {
         let after = add.after.filter(|after| !after.is_zero());
         let limited = add.rate_limited.then(|| self.0.limit(key, Place::Hash(hash)));
-        let (delay, backoff) = match (after, limited) {
-            (Some(after), Some(limited)) if after < limited => (after, false),
-            (_, Some(limited)) => (limited, true),
-            (after, None) => (after.unwrap_or_default(), false),
+        let delay = match (after, limited) {
+            (Some(after), Some(limited)) => after.min(limited),
+            (None, Some(limited)) => limited,
+            (after, None) => after.unwrap_or_default(),
         };
-        self.0.when(delay, backoff, add.replace_timer)
+        self.0.when(delay, add.rate_limited, add.replace_timer)
     }
 
     /// The next key, `None` once shut down. Dropping the future loses nothing.
@@ -288,7 +288,7 @@ impl<K: Key> WorkQueue<K> {
     pub fn len(&self) -> usize {
         let now = self.0.now();
         self.0.change(|state, _| {
-            state.expire(now);
+            state.pass(now);
             state.len()
         })
     }
@@ -307,12 +307,17 @@ impl<K: Key> WorkQueue<K> {
     ///
     /// All shutdowns are idempotent, drop the keys that wait for a time or are parked, and may follow each other; the strictest holds.
     pub fn close(&self) {
-        self.0.change(|state, wakes| state.shut_down(Phase::Closed, wakes));
+        self.shut_down(Phase::Closed);
     }
 
     /// Shut down, but hand out what is ready, and what runs and was added again, before getters get `None`.
     pub fn close_after_ready(&self) {
-        self.0.change(|state, wakes| state.shut_down(Phase::HandOut, wakes));
+        self.shut_down(Phase::HandOut);
+    }
+
+    fn shut_down(&self, phase: Phase) {
+        let now = self.0.now();
+        self.0.change(|state, wakes| state.shut_down(phase, now, wakes));
     }
 
     /// [`close_after_ready`](Self::close_after_ready), then wait until everything was handed out and no run is left, or

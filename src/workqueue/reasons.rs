@@ -7,7 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
 /// How many reasons a key keeps: the last ones.
-const KEPT: usize = 4;
+const KEPT: usize = 3;
 
 /// The last reasons of a key, oldest first; 0 is none.
 #[derive(Clone, Copy)]
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_four_reasons_are_kept_oldest_first() {
+    fn the_last_three_reasons_are_kept_oldest_first() {
         let mut reasons = Reasons::new();
         let mut ids = ReasonIds::EMPTY;
         for text in ["a", "b", "c", "d", "e", "f"] {
             reasons.push(&mut ids, &text.into());
         }
-        assert_eq!(reasons.texts(ids), ["c", "d", "e", "f"].map(Reason::from));
-        assert_eq!(alive(&reasons), 4);
+        assert_eq!(reasons.texts(ids), ["d", "e", "f"].map(Reason::from));
+        assert_eq!(alive(&reasons), 3);
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
             reasons.push(&mut newer, &text.into());
         }
         reasons.merge(&mut older, &mut newer);
-        assert_eq!(reasons.texts(newer), ["b", "c", "d", "e"].map(Reason::from));
+        assert_eq!(reasons.texts(newer), ["c", "d", "e"].map(Reason::from));
         assert!(older.is_empty());
         reasons.release(&mut newer);
         assert_eq!(alive(&reasons), 0);

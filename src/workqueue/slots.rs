@@ -13,6 +13,15 @@ use super::{
 use hashbrown::{HashTable, hash_table};
 use std::ops::{Index, IndexMut};
 
+/// Whether a worker has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Running {
+    No,
+    Yes,
+    /// Yes, and it was unparked since: parking it now does not last.
+    Unparked,
+}
+
 /// What a key waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
@@ -26,7 +35,6 @@ pub(super) enum Pending {
     Unpark,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact about the key that the others do not tell")]
 pub(super) struct Slot<K> {
     /// `None` only in slots that are not in use.
     pub(super) key: Option<K>,
@@ -34,6 +42,8 @@ pub(super) struct Slot<K> {
     pub(super) added_at: u64,
     /// When it became ready, or will.
     pub(super) ready_at: u64,
+    /// When the last backoff ends: a run that was ready before is not the retry that was waited for.
+    pub(super) backoff_until: u64,
     links: Links,
     pub(super) hash: KeyHash,
     pub(super) priority: i32,
@@ -43,13 +53,7 @@ pub(super) struct Slot<K> {
     pub(super) place: u32,
     pub(super) reasons: ReasonIds,
     pub(super) pending: Pending,
-    pub(super) running: bool,
-    /// The pending time is the end of a backoff.
-    pub(super) backoff: bool,
-    /// This run came, or will come, before its backoff had elapsed.
-    pub(super) early: bool,
-    /// Unparked while it ran: parking it now does not last.
-    pub(super) permit: bool,
+    pub(super) running: Running,
 }
 
 impl<K> Slot<K> {
@@ -57,6 +61,7 @@ impl<K> Slot<K> {
         key: None,
         added_at: 0,
         ready_at: 0,
+        backoff_until: 0,
         links: Links::UNLINKED,
         hash: KeyHash(0),
         priority: 0,
@@ -64,15 +69,17 @@ impl<K> Slot<K> {
         place: 0,
         reasons: ReasonIds::EMPTY,
         pending: Pending::Nothing,
-        running: false,
-        backoff: false,
-        early: false,
-        permit: false,
+        running: Running::No,
     };
+
+    #[inline]
+    pub(super) fn is_running(&self) -> bool {
+        self.running != Running::No
+    }
 
     /// Nothing is left to remember.
     fn is_idle(&self) -> bool {
-        self.pending == Pending::Nothing && !self.running && self.attempts == 0
+        self.pending == Pending::Nothing && !self.is_running() && self.attempts == 0
     }
 }
 
@@ -236,7 +243,7 @@ impl<K> Chunks<K> {
     fn release(&mut self, slot: u32, free: &mut u32) -> Option<K> {
         let freed = &mut self[slot];
         freed.links = Links::to_next(*free);
-        (freed.backoff, freed.early, freed.permit) = (false, false, false);
+        freed.backoff_until = 0;
         *free = slot;
         freed.key.take()
     }

@@ -57,7 +57,7 @@ pub enum EntryState {
     },
     /// A worker has it.
     Running {
-        /// Which: the lowest numbers are used first, two keys never have the same at one time.
+        /// Which: two keys never have the same at one time, and numbers are used again.
         worker: u32,
         /// Since when.
         #[serde(serialize_with = "serialize_seconds")]
@@ -77,13 +77,17 @@ impl<K: Key> WorkQueue<K> {
         let mut from = 0u32;
         loop {
             let now = self.0.now();
-            let state = self.0.lock();
-            let to = from.saturating_add(SLICE).min(state.slots.capacity());
-            if from >= to {
+            let slice: Vec<_> = self.0.change(|state, _| {
+                state.pass(now);
+                let to = from.saturating_add(SLICE).min(state.slots.capacity());
+                let slice = state.slots.used(from.min(to)..to).map(|(at, key, slot)| state.entry(now, at, key, slot));
+                from = from.saturating_add(SLICE);
+                slice.collect()
+            });
+            entries.extend(slice);
+            if from >= self.0.lock().slots.capacity() {
                 break;
             }
-            entries.extend(state.slots.used(from..to).map(|(at, key, slot)| state.entry(now, at, key, slot)));
-            from = to;
         }
         // A key that ended and was added again may have been read in both of its slots.
         let mut seen = HashSet::with_capacity(entries.len());
@@ -94,7 +98,12 @@ impl<K: Key> WorkQueue<K> {
 
 impl<K: Key> State<K> {
     fn entry(&self, now: u64, at: u32, key: &K, slot: &Slot<K>) -> Entry<K> {
-        let run = slot.running.then(|| self.runs.get(slot.place));
+        let run = slot.is_running().then(|| self.runs.get(slot.place));
+        // Queued anew, if it is, or else as it was for its run.
+        let (priority, added_at, reasons) = match run {
+            Some(run) if slot.pending == Pending::Nothing => (run.priority, run.added_at, run.reasons),
+            _ => (slot.priority, slot.added_at, slot.reasons),
+        };
         let ready_in = Duration::from_nanos(slot.ready_at.saturating_sub(now));
         let state = match (run, slot.pending) {
             (Some(run), pending) => EntryState::Running {
@@ -109,15 +118,11 @@ impl<K: Key> State<K> {
             }
             (None, Pending::Nothing) => EntryState::Idle,
         };
-        let reasons = match run {
-            Some(run) if slot.pending == Pending::Nothing => run.reasons,
-            _ => slot.reasons,
-        };
         Entry {
             key: key.clone(),
             state,
-            priority: Priority(slot.priority),
-            added_ago: ago(now, slot.added_at),
+            priority: Priority(priority),
+            added_ago: ago(now, added_at),
             attempts: slot.attempts,
             last_error: self.errors.get(&at).cloned(),
             reasons: self.reasons.texts(reasons),
@@ -129,7 +134,7 @@ impl<K: Key> Shared<K> {
     pub(super) fn stats(&self) -> Stats {
         let now = self.now();
         self.change(|state, _| {
-            state.expire(now);
+            state.pass(now);
             state.stats(now)
         })
     }

@@ -12,7 +12,7 @@ use super::{
     list::NIL,
     ready::Ready,
     reasons::{ReasonIds, Reasons},
-    slots::{KeyHash, Pending, Slots},
+    slots::{KeyHash, Pending, Running, Slots},
     stats::Counters,
     waiters::{WaiterId, Waiters, Wakes},
     wheel::Wheel,
@@ -58,7 +58,12 @@ pub(super) struct State<K> {
 #[derive(Clone, Copy)]
 pub(super) enum When {
     Now,
-    At { due: u64, backoff: bool, replace: bool },
+    /// `backoff`: that is how long a failing key has to wait; `replace`: also if it waits for an earlier time already.
+    At {
+        due: u64,
+        backoff: bool,
+        replace: bool,
+    },
 }
 
 /// A key handed out.
@@ -144,47 +149,45 @@ impl<K: Key> State<K> {
     /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
     /// behind the others of its new priority; parked keys stay parked.
     fn merge(&mut self, at: u32, when: When, priority: i32, now: impl Fn() -> u64, wakes: &mut Wakes) {
-        if matches!(when, When::At { .. }) {
+        if let When::At { due, backoff, .. } = when {
             self.counters.retries += 1;
+            if backoff {
+                self.slots[at].backoff_until = due;
+            }
         }
+        let now = if self.slots[at].pending == Pending::Worker { self.now } else { self.pass(now()) };
         let slot = &mut self.slots[at];
-        let raised = priority > slot.priority;
         match slot.pending {
             Pending::Nothing => {
-                slot.priority = priority;
-                let now = now();
-                self.now = self.now.max(now);
-                slot.added_at = now;
+                (slot.priority, slot.added_at) = (priority, now);
                 match when {
                     When::Now => self.make_ready(at, now),
-                    When::At { due, backoff, .. } => self.wait_until(at, due, backoff, wakes),
+                    When::At { due, .. } => self.wait_until(at, due, wakes),
                 }
             }
-            Pending::Worker => {
-                slot.early |= matches!(when, When::At { backoff: true, .. });
-                if raised && slot.running {
-                    slot.priority = priority;
-                } else if raised {
+            Pending::Worker if priority > slot.priority => {
+                let in_line = !slot.is_running();
+                if in_line {
                     self.ready.remove(&mut self.slots, at);
-                    self.slots[at].priority = priority;
+                }
+                self.slots[at].priority = priority;
+                if in_line {
                     self.ready.push(&mut self.slots, at);
                 }
             }
+            Pending::Worker => {}
             Pending::Time => {
                 slot.priority = slot.priority.max(priority);
-                let was = slot.ready_at;
                 match when {
                     When::Now => {
-                        slot.early |= slot.backoff;
                         self.withdraw(at);
-                        self.make_ready(at, now());
+                        self.make_ready(at, now);
                     }
-                    When::At { due, backoff, replace } if due < was || replace => {
-                        slot.early |= slot.backoff && !backoff && due < was;
+                    When::At { due, replace, .. } if due < slot.ready_at || replace => {
                         self.withdraw(at);
-                        self.wait_until(at, due, backoff, wakes);
+                        self.wait_until(at, due, wakes);
                     }
-                    When::At { backoff, .. } => slot.early |= backoff && !slot.backoff,
+                    When::At { .. } => {}
                 }
             }
             Pending::Unpark => slot.priority = slot.priority.max(priority),
@@ -194,48 +197,48 @@ impl<K: Key> State<K> {
     fn make_ready(&mut self, at: u32, ready_at: u64) {
         let slot = &mut self.slots[at];
         slot.pending = Pending::Worker;
-        slot.backoff = false;
         slot.ready_at = ready_at;
         self.counters.adds += 1;
-        if slot.running {
+        if slot.is_running() {
             self.again += 1;
         } else {
             self.ready.push(&mut self.slots, at);
         }
     }
 
-    fn wait_until(&mut self, at: u32, due: u64, backoff: bool, wakes: &mut Wakes) {
-        let due = due.min(NEVER - 1);
-        let nearer = self.wheel.next_due().is_none_or(|first| due < first);
+    fn wait_until(&mut self, at: u32, due: u64, wakes: &mut Wakes) {
         let slot = &mut self.slots[at];
         slot.pending = Pending::Time;
-        slot.backoff = backoff;
-        slot.ready_at = due;
+        slot.ready_at = due.min(NEVER - 1);
         self.delayed += 1;
-        self.wheel.push(&mut self.slots, at);
-        if nearer {
+        self.set_alarm(at, wakes);
+    }
+
+    fn set_alarm(&mut self, at: u32, wakes: &mut Wakes) {
+        if self.wheel.next_due().is_none_or(|first| self.slots[at].ready_at < first) {
             self.waiters.alarm_changed(wakes);
         }
+        self.wheel.push(&mut self.slots, at);
     }
 
-    /// Make ready what is due.
+    /// Time has passed: make ready what is due. Whatever else happens at `now` comes after that.
     #[inline]
-    pub(super) fn expire(&mut self, now: u64) {
+    pub(super) fn pass(&mut self, now: u64) -> u64 {
+        self.now = self.now.max(now);
         if self.wheel.next_due().is_some_and(|due| due <= now) {
-            self.expire_due(now);
+            self.expire(now);
         }
+        now
     }
 
-    fn expire_due(&mut self, now: u64) {
+    fn expire(&mut self, now: u64) {
         let Self { slots, wheel, ready, counters, again, delayed, parked, .. } = self;
         wheel.expire(slots, now, |slots, at| {
             let slot = &mut slots[at];
             *if slot.pending == Pending::Time { &mut *delayed } else { &mut *parked } -= 1;
             slot.pending = Pending::Worker;
-            slot.early &= !slot.backoff;
-            slot.backoff = false;
             counters.adds += 1;
-            if slot.running {
+            if slot.is_running() {
                 *again += 1;
             } else {
                 ready.push(slots, at);
@@ -245,15 +248,18 @@ impl<K: Key> State<K> {
 
     /// Hand out the key whose turn it is.
     pub(super) fn take(&mut self, now: u64, timing: bool) -> Option<Taken<K>> {
-        self.now = self.now.max(now);
-        self.expire(now);
+        self.pass(now);
         let at = self.ready.pop(&mut self.slots)?;
         let slot = &mut self.slots[at];
-        let run = self.runs.start(at, now, std::mem::replace(&mut slot.reasons, ReasonIds::EMPTY));
-        slot.pending = Pending::Nothing;
-        slot.running = true;
-        slot.permit = false;
-        slot.place = run;
+        let run = self.runs.start(Run {
+            slot: at,
+            started: now,
+            added_at: slot.added_at,
+            priority: slot.priority,
+            early: slot.ready_at < slot.backoff_until,
+            reasons: std::mem::replace(&mut slot.reasons, ReasonIds::EMPTY),
+        });
+        (slot.pending, slot.running, slot.place) = (Pending::Nothing, Running::Yes, run);
         if timing {
             self.counters.waited.observe(now.saturating_sub(slot.ready_at));
         }
@@ -266,14 +272,14 @@ impl<K: Key> State<K> {
         self.phase != Phase::Closed && self.slots[at].pending == Pending::Worker
     }
 
-    /// Count a failure and say how many there were before. A run that came before its backoff had elapsed was not the retry
-    /// that was waited for: it does not make the next wait longer.
+    /// Count a failure and say how many there were before. A run that was ready before its backoff had elapsed is not the
+    /// retry that was waited for: it does not make the next wait longer.
     pub(super) fn count_attempt(&mut self, at: u32) -> u32 {
         let slot = &mut self.slots[at];
-        if slot.running && std::mem::take(&mut slot.early) && slot.attempts > 0 {
-            return slot.attempts - 1;
+        let early = slot.is_running() && self.runs.take_early(slot.place);
+        if !early || slot.attempts == 0 {
+            slot.attempts = slot.attempts.saturating_add(1);
         }
-        slot.attempts = slot.attempts.saturating_add(1);
         slot.attempts - 1
     }
 
@@ -307,29 +313,39 @@ impl<K: Key> State<K> {
             }
             End::Retry(when) => Some(when),
             End::Park { until } => {
-                self.park(at, until, priority, &mut reasons, &now);
+                self.park(at, until, priority, &mut reasons, &now, wakes);
                 None
             }
         };
         self.reasons.release(&mut reasons);
         match requeue {
-            Some(when) if open => self.merge(at, when, priority, now, wakes),
+            Some(when) if open => self.merge(at, when, priority, &now, wakes),
             Some(_) => self.counters.rejected += 1,
             None => {}
         }
-        let slot = &mut self.slots[at];
-        slot.running = false;
-        if slot.pending == Pending::Worker {
+        if self.slots[at].pending == Pending::Worker {
+            if self.wheel.next_due().is_some() {
+                self.pass(now());
+            }
             self.again -= 1;
             self.ready.push(&mut self.slots, at);
         }
+        self.slots[at].running = Running::No;
         if !open {
             self.forget_slot(at);
         }
         self.free_if_idle(at)
     }
 
-    fn park(&mut self, at: u32, until: u64, priority: i32, reasons: &mut ReasonIds, now: impl Fn() -> u64) {
+    fn park(
+        &mut self,
+        at: u32,
+        until: u64,
+        priority: i32,
+        reasons: &mut ReasonIds,
+        now: impl Fn() -> u64,
+        wakes: &mut Wakes,
+    ) {
         if self.phase != Phase::Open {
             return;
         }
@@ -338,27 +354,27 @@ impl<K: Key> State<K> {
         let slot = &mut self.slots[at];
         self.reasons.merge(reasons, &mut slot.reasons);
         slot.priority = if added_meanwhile { slot.priority.max(priority) } else { priority };
-        if std::mem::take(&mut slot.permit) {
+        if slot.running == Running::Unparked {
             self.make_ready(at, now());
             return;
         }
         slot.pending = Pending::Unpark;
-        self.parked += 1;
-        slot.backoff = false;
         slot.ready_at = until;
+        self.parked += 1;
         if until != NEVER {
-            self.wheel.push(&mut self.slots, at);
+            self.set_alarm(at, wakes);
         }
     }
 
     /// End a key's parking, or see to it that parking the run that has it does not last.
     pub(super) fn unpark(&mut self, at: u32, now: u64) {
+        self.pass(now);
         let slot = &mut self.slots[at];
         if slot.pending == Pending::Unpark {
             self.withdraw(at);
             self.make_ready(at, now);
-        } else if slot.running {
-            slot.permit = true;
+        } else if slot.is_running() {
+            slot.running = Running::Unparked;
         }
     }
 
@@ -366,9 +382,7 @@ impl<K: Key> State<K> {
     pub(super) fn cancel(&mut self, at: u32) -> (bool, Option<K>) {
         let waited = self.slots[at].pending != Pending::Nothing;
         self.withdraw(at);
-        let slot = &mut self.slots[at];
-        (slot.backoff, slot.early) = (false, false);
-        self.reasons.release(&mut slot.reasons);
+        self.reasons.release(&mut self.slots[at].reasons);
         (waited, self.free_if_idle(at))
     }
 
@@ -376,7 +390,7 @@ impl<K: Key> State<K> {
         let slot = &mut self.slots[at];
         match std::mem::replace(&mut slot.pending, Pending::Nothing) {
             Pending::Nothing => {}
-            Pending::Worker if slot.running => self.again -= 1,
+            Pending::Worker if slot.is_running() => self.again -= 1,
             Pending::Worker => self.ready.remove(&mut self.slots, at),
             Pending::Time => {
                 self.delayed -= 1;
@@ -399,7 +413,7 @@ impl<K: Key> State<K> {
 
     fn forget_slot(&mut self, at: u32) {
         let slot = &mut self.slots[at];
-        (slot.attempts, slot.early, slot.backoff) = (0, false, false);
+        (slot.attempts, slot.backoff_until) = (0, 0);
         if !self.errors.is_empty() {
             self.errors.remove(&at);
         }
@@ -414,10 +428,11 @@ impl<K: Key> State<K> {
     }
 
     /// Go on to `phase`; what is dropped comes back, to be freed without the lock.
-    pub(super) fn shut_down(&mut self, phase: Phase, wakes: &mut Wakes) -> Option<Dropped<K>> {
+    pub(super) fn shut_down(&mut self, phase: Phase, now: u64, wakes: &mut Wakes) -> Option<Dropped<K>> {
         if self.phase >= phase {
             return None;
         }
+        self.pass(now);
         self.phase = phase;
         let wheel = std::mem::replace(&mut self.wheel, Wheel::new());
         (self.delayed, self.parked) = (0, 0);
@@ -434,7 +449,7 @@ impl<K: Key> State<K> {
                     slot.pending = Pending::Nothing;
                     reasons.release(&mut slot.reasons);
                 }
-                if slot.pending == Pending::Nothing && !slot.running {
+                if slot.pending == Pending::Nothing && !slot.is_running() {
                     slot.attempts = 0;
                 }
             });
@@ -500,6 +515,11 @@ pub(super) struct Run {
     /// [`NIL`] if this run is over.
     slot: u32,
     pub(super) started: u64,
+    /// As the key was queued for it.
+    pub(super) added_at: u64,
+    pub(super) priority: i32,
+    /// It began before the backoff had elapsed.
+    early: bool,
     pub(super) reasons: ReasonIds,
 }
 
@@ -517,8 +537,7 @@ impl Runs {
         self.all.iter().filter(|run| run.slot != NIL).map(|run| (run.slot, run.started))
     }
 
-    fn start(&mut self, slot: u32, started: u64, reasons: ReasonIds) -> u32 {
-        let run = Run { slot, started, reasons };
+    fn start(&mut self, run: Run) -> u32 {
         if let Some(number) = self.free.pop() {
             self.all[number as usize] = run;
             number
@@ -528,8 +547,15 @@ impl Runs {
         }
     }
 
-    fn end(&mut self, run: u32) -> Run {
-        self.free.push(run);
-        std::mem::replace(&mut self.all[run as usize], Run { slot: NIL, started: 0, reasons: ReasonIds::EMPTY })
+    fn take_early(&mut self, run: u32) -> bool {
+        std::mem::take(&mut self.all[run as usize].early)
+    }
+
+    fn end(&mut self, number: u32) -> Run {
+        self.free.push(number);
+        let run = &mut self.all[number as usize];
+        let ended = *run;
+        (run.slot, run.reasons) = (NIL, ReasonIds::EMPTY);
+        ended
     }
 }

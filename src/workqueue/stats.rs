@@ -54,7 +54,7 @@ impl Stats {
 pub struct BandStats {
     /// Ready keys.
     pub depth: usize,
-    /// How long the oldest of them that does not run has been ready; zero if there is none.
+    /// How long the one that is next in its line has been ready, the longest of all lines; zero if there is none.
     #[serde(serialize_with = "serialize_seconds")]
     pub oldest: Duration,
 }
