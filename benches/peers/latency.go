@@ -10,8 +10,6 @@ import (
 	"time"
 )
 
-const latencyWorkers = 8
-
 func latencyWorkloads() []workload {
 	return []workload{
 		latency(10_000, []string{"latency-10k-p50", "latency-10k-p99"}, 50, 99),
@@ -24,7 +22,7 @@ func latencyWorkloads() []workload {
 func latency(rate int, names []string, wanted ...float64) workload {
 	run := func(implementation string, quick bool) ([]float64, error) {
 		loop := newOpenLoop(rate, pick(quick, 1, 2))
-		if err := loop.run(newQueue(implementation), spinUntil); err != nil {
+		if err := loop.run(newQueue(implementation)); err != nil {
 			return nil, err
 		}
 		return percentiles(loop.latencies, wanted...), nil
@@ -32,59 +30,65 @@ func latency(rate int, names []string, wanted ...float64) workload {
 	return workload{names: names, unit: "us", run: run}
 }
 
-// cpu measures the CPU time of the whole process per item at 10,000 items per
-// second, less that of the same producer without a queue. The producer sleeps
-// between items here: one that spins keeps a core busy either way, so whatever
-// the queue does on that core would vanish in the subtraction.
+// cpu measures the CPU time of the whole process per item of the 10,000 per
+// second loop, less that of the same producer without a queue.
 func cpu(implementation string, quick bool) ([]float64, error) {
-	const rate = 10_000
-	loop := newOpenLoop(rate, pick(quick, 1, 2))
-	measure := func(run func(until waiter) error) (time.Duration, error) {
-		ticks, err := newTicker(loop.gap)
-		if err != nil {
-			return 0, err
-		}
-		defer ticks.stop()
-		runtime.GC()
-		before := processTime()
-		err = run(tickUntil(ticks))
-		return processTime() - before, err
-	}
-	idle, err := measure(func(until waiter) error {
-		return loop.pace(until, func(int) {})
+	loop := newOpenLoop(10_000, pick(quick, 1, 2))
+	idle, err := processTimeOf(func() error {
+		return loop.produce(func(key) {})
 	})
 	if err != nil {
 		return nil, err
 	}
-	used, err := measure(func(until waiter) error {
-		return loop.run(newQueue(implementation), until)
+	used, err := processTimeOf(func() error {
+		return loop.run(newQueue(implementation))
 	})
 	return []float64{microseconds(used-idle) / float64(len(loop.keys))}, err
 }
 
-// processTime is the user and system time of this process so far.
-func processTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
+// processTimeOf is the user and system time this process takes during run.
+func processTimeOf(run func() error) (time.Duration, error) {
+	runtime.GC()
+	before, err := processTime()
+	if err != nil {
+		return 0, err
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	if err := run(); err != nil {
+		return 0, err
+	}
+	after, err := processTime()
+	return after - before, err
+}
+
+func processTime() (time.Duration, error) {
+	var usage syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err
 }
 
 // openLoop adds distinct keys at a fixed rate, however long the queue takes.
 type openLoop struct {
 	keys      []key
-	gap       time.Duration
+	perTick   int
 	start     time.Time
 	added     []time.Duration
 	latencies []time.Duration
 }
 
+// tick is how often the producer wakes up. It adds one item each time for
+// 10,000 per second, ten in a row for 100,000 per second.
+//
+// It sleeps in between. A producer that spins fills one of the cores, and on a
+// machine with two the kernel then lets threads of the queue wait behind it for
+// whole time slices; and no CPU time that the queue takes on that core would be
+// left after subtracting what spinning alone takes.
+const tick = 100 * time.Microsecond
+
 func newOpenLoop(rate, seconds int) *openLoop {
 	keys := makeKeys(rate * seconds)
 	return &openLoop{
 		keys:      keys,
-		gap:       time.Second / time.Duration(rate),
+		perTick:   rate / int(time.Second/tick),
 		added:     make([]time.Duration, len(keys)),
 		latencies: make([]time.Duration, len(keys)),
 	}
@@ -92,63 +96,42 @@ func newOpenLoop(rate, seconds int) *openLoop {
 
 // run sends every key through the queue, fills in the latencies and shuts the
 // queue down.
-func (l *openLoop) run(q queue, until waiter) error {
-	working := startWorkers(q, latencyWorkers, len(l.keys), func(k key) {
+func (l *openLoop) run(q queue) error {
+	working := startWorkers(q, 8, len(l.keys), func(k key) {
 		now := time.Since(l.start)
 		i := number(k)
 		l.latencies[i] = now - l.added[i]
 	})
 	defer working.stop()
-	if err := l.pace(until, func(i int) { q.Add(l.keys[i]) }); err != nil {
+	if err := l.produce(q.Add); err != nil {
 		return err
 	}
 	working.wait()
 	return nil
 }
 
-// pace calls add with every key's number, each at its time or, when the loop
-// is behind, at once; it records when.
-func (l *openLoop) pace(until waiter, add func(i int)) error {
+// produce adds the keys, and records when. It makes up for ticks it missed at once.
+func (l *openLoop) produce(add func(key)) error {
+	ticks, err := newTicker(tick)
+	if err != nil {
+		return err
+	}
+	defer ticks.stop()
 	l.start = time.Now()
-	for i := range l.keys {
-		if err := until(l.start, time.Duration(i)*l.gap); err != nil {
+	for next := 0; next < len(l.keys); {
+		passed, err := ticks.wait()
+		if err != nil {
 			return err
 		}
-		l.added[i] = time.Since(l.start)
-		add(i)
+		end := min(next+passed*l.perTick, len(l.keys))
+		for ; next < end; next++ {
+			l.added[next] = time.Since(l.start)
+			add(l.keys[next])
+		}
 	}
-	last := len(l.keys) - 1
-	if behind := l.added[last] - time.Duration(last)*l.gap; behind > 10*time.Millisecond {
+	planned := tick * time.Duration(len(l.keys)/l.perTick)
+	if behind := time.Since(l.start) - planned; behind > 10*time.Millisecond {
 		fmt.Fprintf(os.Stderr, "peers: the producer ended %v behind its rate\n", behind)
 	}
 	return nil
-}
-
-// waiter returns when the given time since start has come.
-type waiter func(start time.Time, offset time.Duration) error
-
-// spinUntil polls the clock and yields to other goroutines in between, which
-// keeps the rate to the microsecond and costs a core.
-func spinUntil(start time.Time, offset time.Duration) error {
-	for time.Since(start) < offset {
-		runtime.Gosched()
-	}
-	return nil
-}
-
-// tickUntil leaves the CPU to others: it takes one tick of the loop's gap per
-// item, and ticks that were missed at once.
-func tickUntil(ticks *ticker) waiter {
-	var owed uint64
-	return func(time.Time, time.Duration) error {
-		if owed == 0 {
-			passed, err := ticks.wait()
-			if err != nil {
-				return err
-			}
-			owed = passed
-		}
-		owed--
-		return nil
-	}
 }

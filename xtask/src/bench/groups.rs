@@ -31,6 +31,8 @@ pub(super) struct Peer {
 
 pub(super) struct Workload {
     pub(super) name: &'static str,
+    /// How long it takes, relative to the others.
+    pub(super) weight: u32,
     pub(super) targets: &'static [Target],
 }
 
@@ -85,6 +87,7 @@ pub(super) const GROUPS: &[Group] = &[Group {
 const QUEUE: &[Workload] = &[
     workload(
         "steady",
+        1,
         &[
             Target::Ratio(CLIENT_GO, 2.0),
             Target::Ratio(CLIENT_GO_PROM, 5.0),
@@ -93,6 +96,7 @@ const QUEUE: &[Workload] = &[
     ),
     workload(
         "filldrain-1k",
+        1,
         &[
             Target::Ratio(CLIENT_GO, 3.0),
             Target::Ratio(CLIENT_GO_PROM, 8.0),
@@ -101,6 +105,7 @@ const QUEUE: &[Workload] = &[
     ),
     workload(
         "filldrain-100k",
+        1,
         &[
             Target::Ratio(CLIENT_GO, 4.0),
             Target::Ratio(CLIENT_GO_PROM, 10.0),
@@ -110,6 +115,7 @@ const QUEUE: &[Workload] = &[
     ),
     workload(
         "filldrain-1m",
+        6,
         &[
             Target::Ratio(CLIENT_GO, 4.0),
             Target::Ratio(CLIENT_GO_PROM, 9.0),
@@ -118,37 +124,40 @@ const QUEUE: &[Workload] = &[
     ),
     workload(
         "mpmc-1p1w",
+        1,
         &[Target::Ratio(CLIENT_GO, 2.5), Target::Ratio(CLIENT_GO_PROM, 6.0), Target::Ratio(CONTROLLER_RUNTIME, 9.0)],
     ),
     workload(
         "mpmc-8p8w",
+        1,
         &[Target::Ratio(CLIENT_GO, 3.0), Target::Ratio(CLIENT_GO_PROM, 6.0), Target::Ratio(CONTROLLER_RUNTIME, 10.0)],
     ),
     workload(
         "mpmc-64p64w",
+        1,
         &[Target::Ratio(CLIENT_GO, 3.0), Target::Ratio(CLIENT_GO_PROM, 5.0), Target::Ratio(CONTROLLER_RUNTIME, 8.0)],
     ),
-    workload("mpmc-1p64w", &[Target::Ratio(CLIENT_GO, 2.5), Target::Ratio(CONTROLLER_RUNTIME, 8.0)]),
-    workload("dedup-1m", &[Target::Ratio(CLIENT_GO, 1.5), Target::Ratio(CONTROLLER_RUNTIME, 15.0)]),
-    workload("add-after-1m", &[Target::Ratio(CLIENT_GO, 4.0), Target::Ratio(CONTROLLER_RUNTIME, 10.0)]),
-    workload("add-after-lateness-p50", &[]),
-    workload("add-after-lateness-p99", &[Target::AtMost(2000.0)]),
-    workload("fire-100k-p50", &[]),
+    workload("mpmc-1p64w", 1, &[Target::Ratio(CLIENT_GO, 2.5), Target::Ratio(CONTROLLER_RUNTIME, 8.0)]),
+    workload("dedup-1m", 1, &[Target::Ratio(CLIENT_GO, 1.5), Target::Ratio(CONTROLLER_RUNTIME, 15.0)]),
+    workload("add-after-1m", 5, &[Target::Ratio(CLIENT_GO, 4.0), Target::Ratio(CONTROLLER_RUNTIME, 10.0)]),
+    workload("add-after-lateness-p50", 1, &[]),
+    workload("add-after-lateness-p99", 1, &[Target::AtMost(2000.0)]),
+    workload("fire-100k-p50", 3, &[]),
     // At most twice client-go's.
-    workload("fire-100k-p99", &[Target::Ratio(CLIENT_GO, 0.5)]),
-    workload("rate-limited-1m", &[Target::Ratio(CLIENT_GO, 5.0), Target::Ratio(CONTROLLER_RUNTIME, 12.0)]),
-    workload("priorities-100k", &[Target::Ratio(CONTROLLER_RUNTIME_PROM, 12.0)]),
-    workload("latency-10k-p50", &[]),
-    workload("latency-10k-p99", &[Target::Ratio(CLIENT_GO, 2.0)]),
-    workload("latency-100k-p99", &[Target::Ratio(CLIENT_GO, 2.0)]),
-    workload("cpu-10k", &[Target::Ratio(CLIENT_GO, 2.0)]),
-    workload("bytes-ready", &[Target::AtMost(100.0)]),
-    workload("bytes-delayed", &[Target::AtMost(110.0)]),
-    workload("bytes-limited", &[Target::AtMost(110.0)]),
+    workload("fire-100k-p99", 1, &[Target::Ratio(CLIENT_GO, 0.5)]),
+    workload("rate-limited-1m", 6, &[Target::Ratio(CLIENT_GO, 5.0), Target::Ratio(CONTROLLER_RUNTIME, 12.0)]),
+    workload("priorities-100k", 1, &[Target::Ratio(CONTROLLER_RUNTIME_PROM, 12.0)]),
+    workload("latency-10k-p50", 2, &[]),
+    workload("latency-10k-p99", 1, &[Target::Ratio(CLIENT_GO, 2.0)]),
+    workload("latency-100k-p99", 2, &[Target::Ratio(CLIENT_GO, 2.0)]),
+    workload("cpu-10k", 3, &[Target::Ratio(CLIENT_GO, 2.0)]),
+    workload("bytes-ready", 5, &[Target::AtMost(100.0)]),
+    workload("bytes-delayed", 7, &[Target::AtMost(110.0)]),
+    workload("bytes-limited", 7, &[Target::AtMost(110.0)]),
 ];
 
-const fn workload(name: &'static str, targets: &'static [Target]) -> Workload {
-    Workload { name, targets }
+const fn workload(name: &'static str, weight: u32, targets: &'static [Target]) -> Workload {
+    Workload { name, weight, targets }
 }
 
 impl Group {
@@ -165,9 +174,9 @@ impl Group {
         Some(family.ours)
     }
 
-    /// The targets of that workload; none if it is not a known one.
-    pub(super) fn targets(&self, workload: &str) -> &'static [Target] {
-        self.workloads.iter().find(|known| known.name == workload).map_or(&[], |known| known.targets)
+    /// That workload, if it is a known one.
+    pub(super) fn workload(&self, name: &str) -> Option<&'static Workload> {
+        self.workloads.iter().find(|known| known.name == name)
     }
 }
 

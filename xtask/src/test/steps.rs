@@ -104,7 +104,9 @@ impl Runner {
         let (outcome, output) = self.judged(Step::Doc, command)?;
         // RUSTDOCFLAGS reaches rustdoc's warnings, not cargo's own, such as two crates written to the same folder.
         if matches!(outcome, Outcome::Passed) && output.lines().any(|line| line.starts_with("warning:")) {
-            return Ok(Outcome::Failed(output));
+            return Ok(Outcome::Failed(format!(
+                "{output}\ncargo itself warned (see above), which fails this step too"
+            )));
         }
         Ok(outcome)
     }
@@ -130,10 +132,13 @@ impl Runner {
             Some(line.to_owned())
         })?;
         *self.totals.get_or_insert_default() += sum;
-        if matches!(outcome, Outcome::Passed) && step == Step::Test && sum.passed == 0 {
-            return Ok(Outcome::Failed(format!("{output}\nno test ran: a gate without tests checks nothing")));
+        match outcome {
+            Outcome::Failed(text) => Ok(Outcome::Failed(without_successes(&text))),
+            Outcome::Passed if step == Step::Test && sum.passed == 0 => {
+                Ok(Outcome::Failed(format!("{output}\nno test ran: a gate without tests checks nothing")))
+            }
+            outcome => Ok(outcome),
         }
-        Ok(outcome)
     }
 
     fn peers(&self) -> Result<Outcome> {
@@ -209,9 +214,24 @@ impl Runner {
     }
 }
 
+/// What failing tests printed, without the tests that passed and the closing lines, which were shown already.
+fn without_successes(output: &str) -> String {
+    let success = |line: &str| line.starts_with("test ") && line.ends_with(" ... ok");
+    let kept = output.lines().filter(|line| !success(line) && closing_line(line).is_none());
+    kept.collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_failed_run_only_the_failures_are_shown() {
+        let output = "running 2 tests\ntest a_key ... ok\ntest other ... FAILED\nassertion failed\n\
+                      test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\nerror: x";
+        let shown = "running 2 tests\ntest other ... FAILED\nassertion failed\nerror: x";
+        assert_eq!(without_successes(output), shown);
+    }
 
     #[test]
     fn every_step_is_called_on_the_command_line_as_it_is_printed() {

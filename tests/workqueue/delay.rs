@@ -1,0 +1,257 @@
+//! Keys that wait for a time.
+
+use crate::support::{NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, strict, take};
+use std::time::Duration;
+use steersman::workqueue::{Add, Outcome, WorkQueue};
+use tokio::time::{Instant, advance, timeout};
+
+// Catalogue 5
+#[tokio::test(start_paused = true)]
+async fn the_earliest_time_wins_in_both_orders_and_fires_once() {
+    for (first, second) in [(50, 1000), (1000, 50)] {
+        let queue = WorkQueue::default();
+        queue.add_after("a", ms(first));
+        queue.add_after("a", ms(second));
+        assert_eq!(queue.stats().delayed, 1);
+        advance(ms(49)).await;
+        assert!(queue.try_get().is_none());
+        advance(ms(1)).await;
+        run(&queue, &"a");
+        advance(secs(10)).await;
+        assert!(queue.try_get().is_none(), "the later time is gone");
+    }
+}
+
+// Catalogue 6
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_is_handed_out_at_its_time_and_not_before() {
+    let queue = WorkQueue::default();
+    queue.add_after("a", ms(50));
+    assert!(queue.try_get().is_none());
+    advance(nearly(ms(50))).await;
+    assert!(queue.try_get().is_none());
+    advance(NANOSECOND).await;
+    assert_eq!(take(&queue).waited(), Duration::ZERO);
+}
+
+// Catalogue 6
+#[tokio::test(start_paused = true)]
+async fn a_getter_that_sleeps_gets_a_delayed_key_at_its_time() {
+    let queue = WorkQueue::default();
+    for delay in [1, 2, 50, 1000, 3_600_000] {
+        let start = Instant::now();
+        queue.add_after("a", ms(delay));
+        let item = queue.get().await.expect("open");
+        assert_elapsed(start, ms(delay));
+        item.finish(Outcome::done());
+    }
+}
+
+// Catalogue 6; the odd fractions are rounded up to tokio's millisecond, never down.
+#[tokio::test(start_paused = true)]
+async fn a_getter_is_never_early() {
+    let queue = WorkQueue::default();
+    for nanos in [1, 999, 100_001, 999_999, 1_000_001, 1_048_576, 7_777_777, 123_456_789] {
+        let start = Instant::now();
+        queue.add_after("a", Duration::from_nanos(nanos));
+        drop(queue.get().await.expect("open"));
+        let late = start.elapsed().checked_sub(Duration::from_nanos(nanos)).expect("not early");
+        assert!(late < ms(2), "late by {late:?}");
+        advance(Duration::from_nanos(nanos % 1013)).await;
+    }
+}
+
+// Catalogue 6: many delays of one queue, upstream's TestCopyShifting
+#[tokio::test(start_paused = true)]
+async fn delayed_keys_added_in_any_order_fire_in_the_order_of_their_times() {
+    let queue = strict();
+    for (key, delay) in [("third", 3), ("first", 1), ("second", 2), ("fourth", 4)] {
+        queue.add_after(key, secs(delay));
+    }
+    let start = Instant::now();
+    for (n, key) in ["first", "second", "third", "fourth"].into_iter().enumerate() {
+        let item = queue.get().await.expect("open");
+        assert_eq!(*item, key);
+        assert_elapsed(start, secs(n as u64 + 1));
+    }
+}
+
+// Catalogue 27
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_added_without_delay_is_handed_out_at_once_and_only_once() {
+    let queue = WorkQueue::default();
+    queue.add_after("a", secs(60));
+    queue.add("a");
+    run(&queue, &"a");
+    assert_eq!(queue.stats().delayed, 0, "the add used up the delay");
+    advance(secs(61)).await;
+    assert!(queue.try_get().is_none());
+}
+
+// Catalogue 27
+#[tokio::test(start_paused = true)]
+async fn an_add_wakes_a_getter_that_sleeps_for_the_delay_of_the_same_key() {
+    let queue = WorkQueue::default();
+    queue.add_after("a", secs(60));
+    let start = Instant::now();
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.map(|item| *item) }
+    });
+    tokio::time::sleep(secs(1)).await;
+    queue.add("a");
+    assert_eq!(worker.await.expect("no panic"), Some("a"));
+    assert_elapsed(start, secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_added_to_a_ready_key_changes_nothing() {
+    let queue = WorkQueue::default();
+    queue.add("a");
+    queue.add_after("a", ms(10));
+    run(&queue, &"a");
+    advance(ms(10)).await;
+    assert!(queue.try_get().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_delayed_while_it_runs_waits_for_its_time_after_the_run() {
+    let queue = WorkQueue::default();
+    queue.add("a");
+    let item = take(&queue);
+    queue.add_after("a", ms(10));
+    item.finish(Outcome::done());
+    assert_eq!((queue.len(), queue.stats().delayed), (0, 1));
+    advance(ms(10)).await;
+    run(&queue, &"a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_comes_due_while_it_runs_runs_once_more() {
+    let queue = WorkQueue::default();
+    queue.add("a");
+    let item = take(&queue);
+    queue.add_after("a", ms(10));
+    assert!(!item.is_queued_again() || queue.is_empty());
+    advance(ms(10)).await;
+    assert!(queue.try_get().is_none(), "it runs");
+    assert_eq!((queue.len(), item.is_queued_again()), (1, true));
+    item.finish(Outcome::done());
+    assert_eq!(run_all(&queue), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requeue_and_an_add_after_keep_the_earlier_time() {
+    let queue = WorkQueue::default();
+    for (added, requeued) in [(10, 50), (50, 10)] {
+        queue.add("a");
+        let item = take(&queue);
+        queue.add_after("a", ms(added));
+        item.finish(Outcome::requeue_after(ms(requeued)));
+        advance(ms(9)).await;
+        assert!(queue.try_get().is_none());
+        advance(ms(1)).await;
+        run(&queue, &"a");
+        advance(secs(1)).await;
+        assert!(queue.try_get().is_none());
+    }
+}
+
+// Catalogue 28
+#[tokio::test(start_paused = true)]
+async fn the_length_leaves_out_delayed_keys_until_they_are_due() {
+    let queue = WorkQueue::default();
+    queue.add("ready");
+    for _ in 0..2 {
+        queue.add_after("a", secs(1));
+        queue.add_after("b", secs(2));
+        assert_eq!((queue.len(), queue.stats().depth(), queue.stats().delayed), (1, 1, 2));
+        advance(secs(1)).await;
+        assert_eq!(queue.len(), 2);
+        assert_eq!((queue.stats().depth(), queue.stats().delayed), (2, 1));
+        advance(secs(1)).await;
+        assert_eq!((queue.stats().depth(), queue.stats().delayed), (3, 0));
+        assert_eq!(queue.len(), 3);
+        assert_eq!(run_all(&queue), ["ready", "a", "b"]);
+        queue.add("ready");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_delay_does_not_fire() {
+    let queue = WorkQueue::default();
+    queue.add_after("a", ms(10));
+    queue.add_after("b", ms(20));
+    assert!(queue.cancel(&"a"));
+    assert!(!queue.cancel(&"a"), "it is off the queue already");
+    advance(ms(100)).await;
+    assert_eq!(run_all(&queue), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_takes_a_ready_key_off_the_queue_and_leaves_its_neighbours() {
+    let queue = strict();
+    queue.add_all(["a", "b", "c"], Add::default());
+    assert!(queue.cancel(&"b"));
+    assert_eq!(queue.len(), 2);
+    assert_eq!(run_all(&queue), ["a", "c"]);
+    queue.add("b");
+    run(&queue, &"b");
+}
+
+#[test]
+fn cancel_takes_back_the_next_run_of_a_key_in_work_but_not_the_present_one() {
+    let queue = WorkQueue::default();
+    queue.add("a");
+    let item = take(&queue);
+    assert!(!queue.cancel(&"a"), "it waits for nothing");
+    queue.add("a");
+    assert!(queue.cancel(&"a"));
+    assert_eq!((queue.len(), item.is_queued_again()), (0, false));
+    assert!(item.finish_and_try_get(Outcome::done()).is_none());
+    assert!(queue.snapshot().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_forgets_priority_and_reasons_of_the_request_but_not_failed_attempts() {
+    let queue = WorkQueue::default();
+    queue.add("a");
+    take(&queue).finish(Outcome::requeue());
+    queue.add_with("a", Add { reason: Some("cancelled".into()), ..crate::support::at(7) });
+    assert!(queue.cancel(&"a"));
+    assert_eq!(queue.num_requeues(&"a"), 1);
+    queue.add("a");
+    let item = take(&queue);
+    assert_eq!((item.priority().0, item.reasons().len(), item.attempt()), (0, 0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_getter_outlasts_the_cancelling_of_the_key_whose_time_it_waits_for() {
+    let queue = WorkQueue::default();
+    queue.add_after("a", ms(10));
+    queue.add_after("b", ms(30));
+    let start = Instant::now();
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.map(|item| *item) }
+    });
+    tokio::time::sleep(ms(1)).await;
+    assert!(queue.cancel(&"a"));
+    assert_eq!(worker.await.expect("no panic"), Some("b"));
+    assert_elapsed(start, ms(30));
+
+    queue.add_after("c", ms(10));
+    let mut waiting = crate::support::ByHand::waiting(queue.get());
+    queue.cancel(&"c");
+    advance(secs(1)).await;
+    assert!(waiting.poll().is_pending(), "nothing is left to wait for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_getter_does_not_wake_the_queue_for_a_key_that_never_comes() {
+    let queue = WorkQueue::default();
+    queue.add_after("a", Duration::MAX);
+    assert!(timeout(secs(3600), queue.get()).await.is_err());
+    queue.add("a");
+    run(&queue, &"a");
+}

@@ -1,0 +1,345 @@
+//! The work queue once more, as its documentation describes it: slow, small and obvious. `property` compares the two.
+
+mod record;
+
+pub(crate) use record::{NEVER, Nanos, Record, Run, Wait, limiter_delay, nanos};
+use std::{collections::BTreeMap, time::Duration};
+use steersman::workqueue::{Band, Priority};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Open,
+    HandOut,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct When {
+    pub(crate) delay: Option<Duration>,
+    pub(crate) limited: bool,
+    pub(crate) replace: bool,
+}
+
+/// What a key was handed out with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Handed {
+    pub(crate) key: u8,
+    pub(crate) priority: i32,
+    pub(crate) attempt: u32,
+    pub(crate) waited: Duration,
+    pub(crate) reasons: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Drop,
+    Done,
+    After(Duration),
+    Retry,
+    Park(Option<Duration>),
+}
+
+pub(crate) struct Model {
+    pub(crate) now: Nanos,
+    pub(crate) phase: Phase,
+    pub(crate) keys: BTreeMap<u8, Record>,
+    /// Who waits for a worker and does not run, in the order of getting there.
+    line: Vec<u8>,
+    share: u32,
+    turns: u32,
+    served: i32,
+    timers: u64,
+    pub(crate) adds: u64,
+    pub(crate) retries: u64,
+    pub(crate) rejected: u64,
+}
+
+impl Model {
+    pub(crate) fn new(share: u32) -> Self {
+        Self {
+            now: 0,
+            phase: Phase::Open,
+            keys: BTreeMap::new(),
+            line: Vec::new(),
+            share: if share == 1 { 2 } else { share },
+            turns: 0,
+            served: i32::MIN,
+            timers: 0,
+            adds: 0,
+            retries: 0,
+            rejected: 0,
+        }
+    }
+
+    pub(crate) fn rec(&self, key: u8) -> Option<&Record> {
+        self.keys.get(&key)
+    }
+
+    fn of(&mut self, key: u8) -> &mut Record {
+        self.keys.entry(key).or_default()
+    }
+
+    /// Time passes; what comes due becomes ready, in the order of its times.
+    pub(crate) fn advance(&mut self, by: Duration) {
+        self.now += nanos(by);
+        let due = |rec: &Record| match rec.wait {
+            Wait::Time(at, timer) | Wait::Unpark(at, timer) if at <= self.now => Some((at, timer)),
+            _ => None,
+        };
+        let mut keys: Vec<_> = self.keys.iter().filter_map(|(key, rec)| Some((due(rec)?, *key))).collect();
+        keys.sort_unstable();
+        for ((at, _), key) in keys {
+            self.become_ready(key, at);
+        }
+    }
+
+    fn become_ready(&mut self, key: u8, since: Nanos) {
+        self.adds += 1;
+        self.of(key).wait = Wait::Worker(since);
+        if self.of(key).run.is_none() {
+            self.line.push(key);
+        }
+    }
+
+    fn timer(&mut self, delay: Duration) -> (Nanos, u64) {
+        self.timers += 1;
+        (self.now.saturating_add(nanos(delay)), self.timers)
+    }
+
+    pub(crate) fn add(&mut self, key: u8, mut when: When, priority: i32, reason: Option<&str>) {
+        if self.phase != Phase::Open {
+            self.rejected += 1;
+            return;
+        }
+        when.delay = when.delay.filter(|delay| !delay.is_zero());
+        if when.limited {
+            let limited = self.count_attempt(key);
+            // The shorter of the two; only the limiter's is a backoff.
+            when.limited = when.delay.is_none_or(|delay| delay >= limited);
+            if when.limited {
+                when.delay = Some(limited);
+            }
+        }
+        if let Some(reason) = reason {
+            self.of(key).because(reason);
+        }
+        self.merge(key, when, priority);
+    }
+
+    fn count_attempt(&mut self, key: u8) -> Duration {
+        let rec = self.of(key);
+        let early = rec.run.as_mut().is_some_and(|run| {
+            run.failed = true;
+            std::mem::take(&mut run.early)
+        });
+        if !early || rec.attempts == 0 {
+            rec.attempts += 1;
+        }
+        limiter_delay(rec.attempts - 1)
+    }
+
+    fn merge(&mut self, key: u8, when: When, priority: i32) {
+        let now = self.now;
+        let timer = when.delay.map(|delay| self.timer(delay));
+        self.retries += u64::from(timer.is_some());
+        let rec = self.of(key);
+        let raised = priority > rec.priority;
+        if let (true, Some((end, _))) = (when.limited, timer) {
+            let pending = matches!(rec.wait, Wait::Time(..)) && rec.backoff > now && !when.replace;
+            rec.backoff = if pending { rec.backoff.min(end) } else { end };
+        }
+        match rec.wait {
+            Wait::Nothing => {
+                (rec.priority, rec.added_at) = (priority, now);
+                match timer {
+                    Some((at, n)) => rec.wait = Wait::Time(at, n),
+                    None => self.become_ready(key, now),
+                }
+            }
+            Wait::Worker(_) => {
+                rec.priority = rec.priority.max(priority);
+                if raised && rec.run.is_none() {
+                    self.line.retain(|other| *other != key);
+                    self.line.push(key);
+                }
+            }
+            Wait::Time(was, _) => {
+                rec.priority = rec.priority.max(priority);
+                match timer {
+                    None => self.become_ready(key, now),
+                    Some((at, n)) if at < was || when.replace => rec.wait = Wait::Time(at, n),
+                    Some(_) => {}
+                }
+            }
+            Wait::Unpark(..) => rec.priority = rec.priority.max(priority),
+        }
+    }
+
+    /// Whose turn it is: its place in the line.
+    fn turn(&mut self) -> Option<usize> {
+        let priority = |key: &u8| self.keys[key].priority;
+        let highest = self.line.iter().map(priority).max()?;
+        let first = self.line.iter().position(|key| priority(key) == highest);
+        if self.share == 0 {
+            return first;
+        }
+        self.turns += 1;
+        if self.turns < self.share {
+            self.served = self.served.max(highest);
+            return first;
+        }
+        let passed_over = self.line.iter().position(|key| priority(key) < self.served);
+        (self.turns, self.served) = (0, i32::MIN);
+        passed_over.or(first)
+    }
+
+    pub(crate) fn get(&mut self) -> Option<Handed> {
+        let place = self.turn()?;
+        let key = self.line.remove(place);
+        let now = self.now;
+        let rec = self.of(key);
+        let Wait::Worker(since) = rec.wait else { panic!("who stands in the line waits for a worker") };
+        rec.wait = Wait::Nothing;
+        let reasons = std::mem::take(&mut rec.reasons);
+        rec.run = Some(Run {
+            started: now,
+            priority: rec.priority,
+            reasons: reasons.clone(),
+            early: since < rec.backoff,
+            failed: false,
+            unparked: false,
+        });
+        (rec.backoff, rec.taken_back) = (0, false);
+        let waited = Duration::from_nanos(now - since);
+        Some(Handed { key, priority: rec.priority, attempt: rec.attempts + 1, waited, reasons })
+    }
+
+    pub(crate) fn finish(&mut self, key: u8, end: End, priority: Option<i32>, error: Option<String>) {
+        if self.phase == Phase::Closed {
+            self.keys.remove(&key);
+            return;
+        }
+        let open = self.phase == Phase::Open;
+        let retry_in = match end {
+            End::Retry if open => Some(self.count_attempt(key)),
+            _ => None,
+        };
+        let rec = self.of(key);
+        let run = rec.run.clone().expect("it runs");
+        rec.error = error.or(rec.error.take());
+        let priority = priority.unwrap_or(run.priority);
+        match end {
+            End::Done | End::After(_) => self.forget_attempts(key),
+            End::Drop | End::Retry | End::Park(_) => {}
+        }
+        match end {
+            End::After(_) | End::Retry if !open => self.rejected += 1,
+            End::After(delay) => {
+                let delay = Some(delay).filter(|delay| !delay.is_zero());
+                self.merge(key, When { delay, limited: false, replace: false }, priority);
+            }
+            End::Retry => self.merge(key, When { delay: retry_in, limited: true, replace: false }, priority),
+            End::Park(bound) if open => self.park(key, bound, run),
+            End::Drop | End::Done | End::Park(_) => {}
+        }
+        self.of(key).run = None;
+        if matches!(self.of(key).wait, Wait::Worker(_)) {
+            self.line.push(key);
+        }
+        if !open {
+            self.forget_attempts(key);
+        }
+        self.free(key);
+    }
+
+    fn park(&mut self, key: u8, bound: Option<Duration>, run: Run) {
+        let now = self.now;
+        let (until, timer) = self.timer(bound.unwrap_or(Duration::MAX));
+        let rec = self.of(key);
+        let added_meanwhile = rec.wait != Wait::Nothing;
+        rec.priority = if added_meanwhile { rec.priority.max(run.priority) } else { run.priority };
+        let newer = std::mem::replace(&mut rec.reasons, run.reasons);
+        for reason in &newer {
+            rec.because(reason);
+        }
+        if run.unparked || until <= now {
+            rec.wait = Wait::Worker(now);
+            self.adds += 1;
+        } else {
+            rec.wait = Wait::Unpark(until, timer);
+        }
+    }
+
+    pub(crate) fn unpark(&mut self, key: u8) {
+        let now = self.now;
+        let Some(rec) = self.keys.get_mut(&key) else { return };
+        if matches!(rec.wait, Wait::Unpark(..)) {
+            self.become_ready(key, now);
+        } else if let Some(run) = &mut rec.run {
+            run.unparked = true;
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, key: u8) -> bool {
+        let Some(rec) = self.keys.get_mut(&key) else { return false };
+        let waited = std::mem::replace(&mut rec.wait, Wait::Nothing) != Wait::Nothing;
+        rec.reasons.clear();
+        rec.backoff = 0;
+        rec.taken_back |= waited;
+        self.line.retain(|other| *other != key);
+        self.free(key);
+        waited
+    }
+
+    pub(crate) fn forget(&mut self, key: u8) {
+        if self.keys.contains_key(&key) {
+            self.forget_attempts(key);
+            self.free(key);
+        }
+    }
+
+    fn forget_attempts(&mut self, key: u8) {
+        let rec = self.of(key);
+        (rec.attempts, rec.backoff, rec.error) = (0, 0, None);
+        if let Some(run) = &mut rec.run {
+            run.early = false;
+        }
+    }
+
+    /// What neither runs nor waits and has not failed is not remembered.
+    fn free(&mut self, key: u8) {
+        self.keys
+            .retain(|other, rec| *other != key || rec.wait != Wait::Nothing || rec.run.is_some() || rec.attempts > 0);
+    }
+
+    pub(crate) fn shut_down(&mut self, phase: Phase) {
+        if phase <= self.phase {
+            return;
+        }
+        self.phase = phase;
+        if phase == Phase::Closed {
+            self.keys.retain(|_, rec| rec.run.is_some());
+            self.line.clear();
+        }
+        for rec in self.keys.values_mut() {
+            rec.error = None;
+            if phase == Phase::Closed || matches!(rec.wait, Wait::Time(..) | Wait::Unpark(..)) {
+                rec.taken_back |= rec.wait != Wait::Nothing;
+                rec.wait = Wait::Nothing;
+                rec.reasons.clear();
+            }
+        }
+        self.keys.retain(|_, rec| rec.wait != Wait::Nothing || rec.run.is_some());
+    }
+
+    /// Ready keys of a band, with those that run and were added again.
+    pub(crate) fn depth(&self, band: Band) -> usize {
+        let ready = |rec: &&Record| matches!(rec.wait, Wait::Worker(_)) && Priority(rec.priority).band() == band;
+        self.keys.values().filter(ready).count()
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        let over = |rec: &Record| rec.wait == Wait::Nothing && rec.run.is_none();
+        self.phase == Phase::Closed || self.phase == Phase::HandOut && self.keys.values().all(over)
+    }
+}

@@ -1,0 +1,298 @@
+//! Looking inside: every key, in every state.
+
+use crate::support::{at, because, ms, rate_limited, secs, strict, take};
+use serde_json::json;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use steersman::workqueue::{Add, Entry, EntryState, Key, Outcome, Priority, WorkQueue};
+use tokio::time::advance;
+
+#[track_caller]
+fn entry<K: Key>(queue: &WorkQueue<K>, key: &K) -> Entry<K> {
+    let mut found: Vec<_> = queue.snapshot().into_iter().filter(|entry| entry.key == *key).collect();
+    assert_eq!(found.len(), 1, "once");
+    found.remove(0)
+}
+
+#[test]
+fn an_empty_queue_has_an_empty_snapshot() {
+    assert!(WorkQueue::<u8>::default().snapshot().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ready_key_shows_since_when() {
+    let queue = strict();
+    queue.add_with("a", Add { after: Some(ms(10)), reason: Some("created".into()), ..at(7) });
+    advance(ms(10)).await;
+    assert_eq!(queue.len(), 1);
+    advance(ms(5)).await;
+    let a = entry(&queue, &"a");
+    assert_eq!(a.state, EntryState::Ready { ready_ago: ms(5) });
+    assert_eq!((a.priority, a.added_ago, a.attempts), (Priority(7), ms(15), 0));
+    assert_eq!((a.last_error, a.reasons), (None, vec!["created".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_shows_how_long_it_still_waits() {
+    let queue = strict();
+    queue.add_after("a", secs(2));
+    advance(ms(500)).await;
+    let a = entry(&queue, &"a");
+    assert_eq!((a.state, a.added_ago), (EntryState::Delayed { ready_in: ms(1500) }, ms(500)));
+}
+
+/// "Due keys are found when someone gets, asks for the length or looks inside."
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_time_has_come_is_shown_as_ready() {
+    let queue = strict();
+    queue.add_after("a", secs(2));
+    advance(secs(3)).await;
+    assert_eq!(entry(&queue, &"a").state, EntryState::Ready { ready_ago: secs(1) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_key_whose_bound_has_passed_is_shown_as_ready() {
+    let queue = strict();
+    queue.add("a");
+    take(&queue).park_for(secs(2));
+    advance(secs(3)).await;
+    assert_eq!(entry(&queue, &"a").state, EntryState::Ready { ready_ago: secs(1) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_key_shows_its_worker_and_whether_it_runs_again() {
+    let queue = strict();
+    queue.add_with("a", Add { reason: Some("one".into()), ..at(5) });
+    advance(ms(3)).await;
+    let item = take(&queue);
+    advance(ms(4)).await;
+    let a = entry(&queue, &"a");
+    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(4), again: false });
+    assert_eq!((a.priority, a.added_ago, a.reasons), (Priority(5), ms(7), vec!["one".into()]));
+
+    queue.add_with("a", Add { reason: Some("two".into()), ..at(3) });
+    advance(ms(2)).await;
+    let a = entry(&queue, &"a");
+    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(6), again: true });
+    assert_eq!(
+        (a.priority, a.added_ago, a.reasons),
+        (Priority(3), ms(2), vec!["two".into()]),
+        "what it is queued with"
+    );
+    drop(item);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_key_whose_next_run_was_cancelled_shows_what_it_was_handed_out_with() {
+    let queue = strict();
+    queue.add_with("a", Add { reason: Some("one".into()), ..at(5) });
+    advance(ms(3)).await;
+    let item = take(&queue);
+    queue.add_with("a", Add { reason: Some("two".into()), ..at(9) });
+    assert!(queue.cancel(&"a"));
+    let a = entry(&queue, &"a");
+    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(0), again: false });
+    assert_eq!((a.priority, a.reasons), (Priority(5), vec!["one".into()]), "it only runs");
+    drop(item);
+}
+
+#[test]
+fn running_keys_have_different_workers_and_the_lowest_numbers_are_used_first() {
+    let queue = strict();
+    queue.add_all(0..20, Add::default());
+    let worker = |key: u32| match entry(&queue, &key).state {
+        EntryState::Running { worker, .. } => worker,
+        state => panic!("{state:?}"),
+    };
+    let mut items: HashMap<u32, _> = (0..5).map(|key| (key, take(&queue))).collect();
+    assert_eq!((0..5).map(worker).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    for key in [1, 3] {
+        drop(items.remove(&key));
+    }
+    for (key, expected) in [(5, 1), (6, 3), (7, 5)] {
+        items.insert(key, take(&queue));
+        assert_eq!(worker(key), expected, "the lowest that is free");
+    }
+    let workers: HashSet<_> = items.keys().map(|key| worker(*key)).collect();
+    assert_eq!(workers.len(), items.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_key_shows_attempts_and_last_error_until_it_succeeds() {
+    let queue = strict();
+    queue.add("a");
+    for (attempts, error) in [(1, "first"), (2, "second")] {
+        let mut item = queue.get().await.expect("open");
+        item.set_error("replaced by the next");
+        item.set_error(error);
+        item.finish(Outcome::requeue());
+        let a = entry(&queue, &"a");
+        assert_eq!((a.attempts, a.last_error.as_deref()), (attempts, Some(error)));
+    }
+    // A run without an error of its own that does not succeed leaves the last one.
+    queue.get().await.expect("open").finish(Outcome::requeue());
+    assert_eq!(entry(&queue, &"a").last_error.as_deref(), Some("second"));
+    let mut item = queue.get().await.expect("open");
+    assert_eq!(entry(&queue, &"a").last_error.as_deref(), Some("second"), "while it runs, too");
+    queue.add("a");
+    item.set_error("gone with the success");
+    item.finish(Outcome::done());
+    let a = entry(&queue, &"a");
+    assert_eq!((a.attempts, a.last_error), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn forget_removes_the_last_error() {
+    let queue = strict();
+    queue.add("a");
+    let mut item = take(&queue);
+    item.set_error("broken");
+    item.finish(Outcome::requeue());
+    queue.forget(&"a");
+    let a = entry(&queue, &"a");
+    assert_eq!((a.attempts, a.last_error), (0, None));
+}
+
+#[test]
+fn an_error_does_not_pass_to_the_next_key_in_the_same_place() {
+    let queue = strict();
+    queue.add("a");
+    let mut item = take(&queue);
+    item.set_error("broken");
+    item.finish(Outcome::requeue());
+    queue.cancel(&"a");
+    queue.forget(&"a");
+    queue.add("b");
+    assert_eq!(entry(&queue, &"b").last_error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_remembered_for_its_attempts_alone_is_idle() {
+    let queue = strict();
+    queue.add_with("a", rate_limited());
+    assert!(queue.cancel(&"a"));
+    let a = entry(&queue, &"a");
+    assert_eq!((a.state, a.attempts), (EntryState::Idle, 1));
+}
+
+/// A queue with a key in every state, named by it.
+async fn one_of_each() -> (WorkQueue<&'static str>, steersman::workqueue::Item<&'static str>) {
+    let queue = strict();
+    queue.add("idle");
+    take(&queue).finish(Outcome::requeue());
+    queue.cancel(&"idle");
+    for (key, bound) in [("parked", None), ("bounded", Some(secs(8)))] {
+        queue.add_with(key, because("waits"));
+        let item = take(&queue);
+        match bound {
+            None => item.park(),
+            Some(bound) => item.park_for(bound),
+        }
+    }
+    queue.add("running");
+    let running = take(&queue);
+    queue.add_after("delayed", secs(8));
+    queue.add_with("ready", Add { reason: Some("created".into()), ..at(100) });
+    advance(ms(500)).await;
+    (queue, running)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_json_for_people_and_tools() {
+    let (queue, running) = one_of_each().await;
+    let json = serde_json::to_value(queue.snapshot()).expect("serialisable");
+    let of = |key: &str| {
+        let entries = json.as_array().expect("a list");
+        entries.iter().find(|entry| entry["key"] == key).cloned().expect("every key is there")
+    };
+    assert_eq!(json.as_array().map(Vec::len), Some(6));
+    assert_eq!(
+        of("ready"),
+        json!({
+            "key": "ready", "state": "ready", "ready_ago": 0.5, "priority": 100, "added_ago": 0.5,
+            "attempts": 0, "last_error": null, "reasons": ["created"],
+        })
+    );
+    assert_eq!(
+        of("running"),
+        json!({
+            "key": "running", "state": "running", "worker": 0, "started_ago": 0.5, "again": false, "priority": 0,
+            "added_ago": 0.5, "attempts": 0, "last_error": null, "reasons": [],
+        })
+    );
+    for (key, state, field, value) in [
+        ("delayed", "delayed", "ready_in", json!(7.5)),
+        ("bounded", "parked", "ready_in", json!(7.5)),
+        ("parked", "parked", "ready_in", json!(null)),
+        ("parked", "parked", "reasons", json!(["waits"])),
+        ("idle", "idle", "attempts", json!(1)),
+    ] {
+        assert_eq!((&of(key)["state"], &of(key)[field]), (&json!(state), &value), "{key}");
+    }
+    drop(running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_text_in_json() {
+    let queue = strict();
+    queue.add("a");
+    let mut item = take(&queue);
+    item.set_error(String::from("no such host"));
+    item.finish(Outcome::requeue());
+    let json = serde_json::to_value(queue.snapshot()).expect("serialisable");
+    assert_eq!((&json[0]["last_error"], &json[0]["ready_in"]), (&json!("no such host"), &json!(0.005)));
+}
+
+#[test]
+fn a_snapshot_of_many_keys_has_each_of_them_once() {
+    let queue = strict();
+    queue.add_all(0..5000u32, Add::default());
+    for key in (0..5000).step_by(3) {
+        queue.cancel(&key);
+    }
+    let keys: Vec<u32> = queue.snapshot().into_iter().map(|entry| entry.key).collect();
+    let distinct: HashSet<u32> = keys.iter().copied().collect();
+    assert_eq!(keys.len(), distinct.len());
+    assert_eq!(distinct, (0..5000).filter(|key| key % 3 != 0).collect());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn while_keys_come_and_go_each_is_shown_at_most_once_and_those_that_stay_are_shown() {
+    let queue: WorkQueue<u32> = strict();
+    let stop = Arc::new(AtomicBool::new(false));
+    // These stay, in the middle of the others.
+    for key in 0..3000 {
+        let after = if key % 2 == 0 { secs(3600) } else { Duration::ZERO };
+        queue.add_with(key, Add { after: Some(after), ..at(-5) });
+    }
+    let busy: Vec<_> = (0..3u32)
+        .map(|n| {
+            let (queue, stop) = (queue.clone(), stop.clone());
+            tokio::task::spawn_blocking(move || {
+                let keys = 10_000 * (n + 1)..10_000 * (n + 1) + 300;
+                while !stop.load(Ordering::Relaxed) {
+                    queue.add_all(keys.clone(), Add::default());
+                    for key in keys.clone().rev() {
+                        queue.cancel(&key);
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let entries = queue.snapshot();
+        let keys: HashSet<u32> = entries.iter().map(|entry| entry.key).collect();
+        assert_eq!(keys.len(), entries.len(), "no key twice");
+        assert!((0..3000).all(|key| keys.contains(&key)), "none that stayed is missing");
+    }
+    stop.store(true, Ordering::Relaxed);
+    for task in busy {
+        task.await.expect("no panic");
+    }
+}

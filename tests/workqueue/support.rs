@@ -1,0 +1,185 @@
+//! What the tests share: queues, polling by hand, random numbers.
+
+use proptest::test_runner::Config as ProptestConfig;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+use steersman::workqueue::{Add, Item, Key, Limiter, Outcome, Priority, QueueOptions, WorkQueue};
+use tokio::time::Instant;
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So short that nothing happens in it.
+pub(crate) const NANOSECOND: Duration = Duration::from_nanos(1);
+
+/// Up to the last nanosecond before `delay` has passed.
+#[track_caller]
+pub(crate) fn nearly(delay: Duration) -> Duration {
+    delay.checked_sub(NANOSECOND).expect("a delay")
+}
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A queue without the share of lower priorities, as upstream's.
+pub(crate) fn strict<K: Key>() -> WorkQueue<K> {
+    with_share(0)
+}
+
+pub(crate) fn with_share<K: Key>(share: u32) -> WorkQueue<K> {
+    WorkQueue::new(QueueOptions { share, ..QueueOptions::default() })
+}
+
+pub(crate) fn with_limiter<K: Key>(limiter: Limiter<K>) -> WorkQueue<K> {
+    WorkQueue::new(QueueOptions { limiter, ..QueueOptions::default() })
+}
+
+/// Add at a priority.
+pub(crate) fn at(priority: i32) -> Add {
+    Add { priority: Some(Priority(priority)), ..Add::default() }
+}
+
+/// Add after a delay that replaces a pending one.
+pub(crate) fn replace(after: Duration) -> Add {
+    Add { after: Some(after), replace_timer: true, ..Add::default() }
+}
+
+pub(crate) fn rate_limited() -> Add {
+    Add { rate_limited: true, ..Add::default() }
+}
+
+pub(crate) fn because(reason: &str) -> Add {
+    Add { reason: Some(reason.into()), ..Add::default() }
+}
+
+/// The next key, which must be there.
+#[track_caller]
+pub(crate) fn take<K: Key>(queue: &WorkQueue<K>) -> Item<K> {
+    queue.try_get().expect("a key should be ready")
+}
+
+/// The next key, which must be `key`; its run ends at once.
+#[track_caller]
+pub(crate) fn run<K: Key>(queue: &WorkQueue<K>, key: &K) {
+    let item = take(queue);
+    assert_eq!(item.key(), key);
+    item.finish(Outcome::done());
+}
+
+/// Everything that is ready, in the order in which it is handed out; each run ends before the next begins.
+pub(crate) fn run_all<K: Key>(queue: &WorkQueue<K>) -> Vec<K> {
+    std::iter::from_fn(|| {
+        let item = queue.try_get()?;
+        let key = item.key().clone();
+        item.finish(Outcome::done());
+        Some(key)
+    })
+    .collect()
+}
+
+pub(crate) fn reasons<K: Key>(item: &Item<K>) -> Vec<String> {
+    item.reasons().iter().map(ToString::to_string).collect()
+}
+
+/// What happens after `start` happens `delay` later, or within tokio's millisecond after that.
+#[track_caller]
+pub(crate) fn assert_elapsed(start: Instant, delay: Duration) {
+    let elapsed = start.elapsed();
+    assert!((delay..=delay + ms(1)).contains(&elapsed), "{elapsed:?} instead of {delay:?}");
+}
+
+/// A future polled by hand, and whether it was woken since.
+pub(crate) struct ByHand<F> {
+    future: Pin<Box<F>>,
+    wakes: Arc<Wakes>,
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<F: Future> ByHand<F> {
+    pub(crate) fn new(future: F) -> Self {
+        Self { future: Box::pin(future), wakes: Arc::default() }
+    }
+
+    /// One that has been polled and waits.
+    #[track_caller]
+    pub(crate) fn waiting(future: F) -> Self {
+        let mut this = Self::new(future);
+        assert!(this.poll().is_pending(), "it should have to wait");
+        this
+    }
+
+    /// Poll it. Whoever is woken by this or later counts as woken.
+    pub(crate) fn poll(&mut self) -> Poll<F::Output> {
+        self.wakes.0.store(0, Ordering::Relaxed);
+        let waker = Waker::from(self.wakes.clone());
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    /// Poll it; it must be ready.
+    #[track_caller]
+    pub(crate) fn ready(&mut self) -> F::Output {
+        match self.poll() {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("it should be ready"),
+        }
+    }
+
+    pub(crate) fn was_woken(&self) -> bool {
+        self.wakes.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Failing cases are shown, not kept in files.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(cases) }
+}
+
+/// Random numbers, the same for the same seed (`splitmix64`).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, all: &mut [T]) {
+        for last in (1..all.len()).rev() {
+            all.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+}

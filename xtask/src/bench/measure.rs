@@ -1,0 +1,249 @@
+//! The measuring itself: workload by workload, every implementation once a round, so that whatever slows the machine for
+//! a while slows all of them; and again where other processes disturbed a repetition.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{
+    executables::{Measurement, Pair, Programs},
+    groups::Group,
+    pace::Pace,
+    quiet::{Reading, TOLERATED},
+    rows::Samples,
+};
+use crate::progress;
+
+/// What to measure, in the order of the table.
+pub(super) struct Plan {
+    workloads: Vec<Planned>,
+    /// A sentence for what the group expects of our program and it does not offer.
+    pub(super) missing: Vec<String>,
+}
+
+struct Planned {
+    /// The same workload on every implementation.
+    pairs: Vec<Pair>,
+    weight: f64,
+}
+
+impl Plan {
+    /// The workloads among `pairs` whose name contains `filter`.
+    pub(super) fn new(group: &Group, pairs: &[Pair], filter: Option<&str>) -> Self {
+        let listed = pairs.iter().map(|pair| pair.workload.as_str());
+        let mut names: Vec<&str> = Vec::new();
+        for name in group.workloads.iter().map(|workload| workload.name).chain(listed) {
+            if filter.is_none_or(|part| name.contains(part)) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let ours = group.families[0].ours;
+        let offered = |name: &str| pairs.iter().any(|pair| pair.workload == name && pair.implementation == ours);
+        let absent: Vec<&str> = names.iter().copied().filter(|name| !offered(name)).collect();
+        let missing =
+            if absent.is_empty() { vec![] } else { vec![format!("not offered by {ours}: {}", absent.join(", "))] };
+
+        let place = |pair: &Pair| group.implementations().position(|known| known == pair.implementation);
+        let planned = |name: &str| {
+            let mut pairs: Vec<Pair> = pairs.iter().filter(|pair| pair.workload == name).cloned().collect();
+            pairs.sort_by_key(|pair| place(pair).unwrap_or(usize::MAX));
+            Planned { pairs, weight: group.workload(name).map_or(1.0, |known| f64::from(known.weight)) }
+        };
+        let workloads = names.into_iter().map(planned).filter(|planned| !planned.pairs.is_empty()).collect();
+        Self { workloads, missing }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.workloads.is_empty()
+    }
+}
+
+/// What came of it.
+pub(super) struct Measured {
+    pub(super) samples: Samples,
+    /// What a reader of the table should know.
+    pub(super) remarks: Vec<String>,
+    /// Whether no repetition failed.
+    pub(super) complete: bool,
+}
+
+/// One implementation of the workload that is being measured.
+struct Contender<'a> {
+    pair: &'a Pair,
+    /// How often it may still be repeated because the machine was not quiet.
+    extra: usize,
+    /// How long its last repetition took.
+    cost: Duration,
+    /// How many rounds it takes part in.
+    rounds: usize,
+}
+
+pub(super) fn all(plan: &Plan, programs: &Programs, pace: &Pace, quick: bool) -> Measured {
+    let mut run = Run { programs, pace, quick, samples: Samples::default(), disturbed: vec![], failures: vec![] };
+    let count = plan.workloads.len();
+    let total: f64 = plan.workloads.iter().map(|planned| planned.weight).sum();
+    let mut weight = 0.0;
+    for (position, planned) in plan.workloads.iter().enumerate() {
+        let before = weight;
+        weight += planned.weight;
+        // A run that yields several workloads has measured the later ones already.
+        let fresh = |pair: &&Pair| !run.samples.contains(&pair.workload, &pair.implementation);
+        let pairs: Vec<&Pair> = planned.pairs.iter().filter(fresh).collect();
+        let Some(first) = pairs.first() else { continue };
+        let left = pace.left(before / total);
+        let left = left.map_or_else(String::new, |left| format!(", about {} left", progress::words(left)));
+        let implementations = progress::counted(pairs.len(), "implementation");
+        eprintln!("[{:>2}/{count}] {} ({implementations}{left})", position + 1, first.workload);
+        run.workload(&pairs, weight / total);
+    }
+    let complete = run.failures.is_empty();
+    Measured { remarks: run.remarks(), samples: run.samples, complete }
+}
+
+struct Run<'a> {
+    programs: &'a Programs,
+    pace: &'a Pace,
+    quick: bool,
+    samples: Samples,
+    /// Repetitions kept although others took that share of a core.
+    disturbed: Vec<(String, f64)>,
+    failures: Vec<String>,
+}
+
+impl Run<'_> {
+    /// Measures one workload, which ends at `share` of the run.
+    fn workload(&mut self, pairs: &[&Pair], share: f64) {
+        let begin = |pair| Contender { pair, extra: self.pace.extra, cost: Duration::ZERO, rounds: self.pace.rounds };
+        let mut contenders: Vec<Contender<'_>> = pairs.iter().copied().map(begin).collect();
+        for round in 0..self.pace.rounds {
+            for contender in &mut contenders {
+                let affordable = round == 0 || self.pace.affords(contender.cost, share);
+                if affordable && round < contender.rounds {
+                    self.repetition(contender, share);
+                }
+            }
+        }
+    }
+
+    /// Measures until the machine was quiet or patience ends.
+    fn repetition(&mut self, contender: &mut Contender<'_>, share: f64) {
+        loop {
+            let (result, others) = self.once(contender);
+            let values = match result {
+                Ok(values) => values,
+                Err(error) => {
+                    self.failures.push(format!("{error:#}"));
+                    contender.rounds = 0;
+                    return;
+                }
+            };
+            // Memory is the same whoever else computes, and almost the same every time.
+            let bytes = values.iter().all(|value| value.unit == "B");
+            let disturbed = !bytes && others > TOLERATED;
+            if disturbed && contender.extra > 0 && self.pace.affords(contender.cost, share) {
+                contender.extra -= 1;
+                continue;
+            }
+            if disturbed {
+                let Pair { workload, implementation, .. } = contender.pair;
+                self.disturbed.push((format!("{workload} {implementation}"), others));
+            }
+            if bytes {
+                contender.rounds = contender.rounds.min(self.pace.rounds_of_bytes);
+            }
+            for value in values {
+                self.samples.add(value);
+            }
+            return;
+        }
+    }
+
+    /// Measures once, and tells what share of a core others took meanwhile.
+    fn once(&self, contender: &mut Contender<'_>) -> (Result<Vec<Measurement>>, f64) {
+        let (start, before) = (Instant::now(), Reading::now());
+        let result = self.programs.measure(contender.pair, self.quick);
+        contender.cost = start.elapsed();
+        let others = Reading::now().zip(before).map_or(0.0, |(after, before)| after.others_since(&before));
+        (result, others)
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks: Vec<String> = self.failures.iter().map(|failure| format!("FAILED: {failure}")).collect();
+        if Reading::now().is_none() {
+            remarks.push("whether the machine was quiet is not known: this system has no /proc/stat".into());
+        }
+        remarks.extend(disturbances(&self.disturbed));
+        remarks
+    }
+}
+
+/// One sentence on the repetitions that were kept although the machine was not quiet, with the worst pairs.
+fn disturbances(kept: &[(String, f64)]) -> Option<String> {
+    const SHOWN: usize = 5;
+    let mut pairs: Vec<(&str, f64)> = Vec::new();
+    for (pair, others) in kept {
+        match pairs.iter_mut().find(|(known, _)| known == pair) {
+            Some((_, most)) => *most = most.max(*others),
+            None => pairs.push((pair, *others)),
+        }
+    }
+    pairs.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    let shown = |(pair, most): &(&str, f64)| format!("{pair} (others took {:.0} % of a core)", most * 100.0);
+    let mut list: Vec<String> = pairs.iter().take(SHOWN).map(shown).collect();
+    if pairs.len() > SHOWN {
+        list.push(format!("{} more", pairs.len() - SHOWN));
+    }
+    let repetitions = progress::counted(kept.len(), "repetition");
+    (!kept.is_empty()).then(|| format!("the machine was not quiet during {repetitions}: {}", list.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::groups::GROUPS, *};
+
+    fn plan(offers: &[(&str, &str)], filter: Option<&str>) -> (Vec<Vec<String>>, Vec<String>) {
+        let pairs: Vec<Pair> = offers.iter().map(|(workload, by)| Pair::of(workload, by)).collect();
+        let plan = Plan::new(&GROUPS[0], &pairs, filter);
+        let name = |pair: &Pair| format!("{} {}", pair.workload, pair.implementation);
+        (plan.workloads.iter().map(|planned| planned.pairs.iter().map(name).collect()).collect(), plan.missing)
+    }
+
+    #[test]
+    fn a_plan_has_known_workloads_first_and_ours_before_the_peers() {
+        let offers = [
+            ("new", "steersman"),
+            ("steady", "client-go"),
+            ("steady-b", "other"),
+            ("steady", "steersman+metrics"),
+            ("steady", "steersman"),
+        ];
+        let (workloads, _) = plan(&offers, None);
+        assert_eq!(
+            workloads,
+            [
+                vec!["steady steersman", "steady client-go", "steady steersman+metrics"],
+                vec!["new steersman"],
+                vec!["steady-b other"],
+            ]
+        );
+    }
+
+    #[test]
+    fn a_plan_tells_what_ours_does_not_offer() {
+        let (workloads, missing) = plan(&[("bytes-ready", "steersman"), ("bytes-delayed", "client-go")], Some("bytes"));
+        assert_eq!(workloads.len(), 2);
+        assert_eq!(missing, ["not offered by steersman: bytes-delayed, bytes-limited"]);
+    }
+
+    #[test]
+    fn disturbed_repetitions_are_summed_up_for_each_pair() {
+        let kept = [("a", 0.2), ("b", 0.5), ("a", 0.31)].map(|(pair, others)| (pair.to_owned(), others));
+        assert_eq!(
+            disturbances(&kept).unwrap(),
+            "the machine was not quiet during 3 repetitions: b (others took 50 % of a core), a (others took 31 % of a core)"
+        );
+        let many: Vec<(String, f64)> = (0..9).map(|pair| (format!("pair-{pair}"), 0.2)).collect();
+        assert!(disturbances(&many).unwrap().ends_with(", 4 more"));
+        assert_eq!(disturbances(&[]), None);
+    }
+}
