@@ -149,14 +149,16 @@ impl<K: Key> State<K> {
     /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
     /// behind the others of its new priority; parked keys stay parked.
     fn merge(&mut self, at: u32, when: When, priority: i32, now: impl Fn() -> u64, wakes: &mut Wakes) {
-        if let When::At { due, backoff, .. } = when {
-            self.counters.retries += 1;
-            if backoff {
-                self.slots[at].backoff_until = due;
-            }
-        }
         let now = if self.slots[at].pending == Pending::Worker { self.now } else { self.pass(now()) };
         let slot = &mut self.slots[at];
+        if let When::At { due, backoff, replace } = when {
+            self.counters.retries += 1;
+            if backoff {
+                // A wait for an earlier backoff goes on.
+                let pending = slot.pending == Pending::Time && slot.backoff_until > now && !replace;
+                slot.backoff_until = if pending { slot.backoff_until.min(due) } else { due };
+            }
+        }
         match slot.pending {
             Pending::Nothing => {
                 (slot.priority, slot.added_at) = (priority, now);

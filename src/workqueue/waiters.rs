@@ -20,8 +20,8 @@ pub(super) struct WaiterId(u32);
 enum Asleep {
     Idle,
     Timekeeper,
-    /// Not any more: it was woken and has not been polled since.
-    Woken,
+    /// Not any more: it was woken, in this round, and has not been polled since.
+    Woken(u32),
 }
 
 struct Waiter {
@@ -36,7 +36,9 @@ pub(super) struct Waiters {
     /// The one who fell asleep last is woken first: its memory is warmest.
     idle: List,
     timekeeper: Option<u32>,
+    /// Those woken in this round and not polled yet. A new round begins when they are not counted on any more.
     woken: usize,
+    round: u32,
     /// When the last one was woken.
     woken_at: u64,
 }
@@ -52,7 +54,15 @@ impl Nodes for Vec<Waiter> {
 
 impl Waiters {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, timekeeper: None, woken: 0, woken_at: 0 }
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            idle: List::EMPTY,
+            timekeeper: None,
+            woken: 0,
+            round: 0,
+            woken_at: 0,
+        }
     }
 
     /// Fall asleep, for the first time or again; true if this getter has to keep the time.
@@ -82,7 +92,8 @@ impl Waiters {
         match self.nodes[at as usize].asleep {
             Asleep::Idle => self.idle.unlink(&mut self.nodes, at),
             Asleep::Timekeeper => self.timekeeper = None,
-            Asleep::Woken => self.woken -= 1,
+            Asleep::Woken(round) if round == self.round => self.woken -= 1,
+            Asleep::Woken(_) => {}
         }
         self.nodes[at as usize].waker = None;
         self.free.push(at);
@@ -92,12 +103,11 @@ impl Waiters {
     #[inline]
     pub(super) fn settle(&mut self, ready: usize, timed: bool, now: u64, wake: &mut Wakes) {
         if !self.idle.is_empty() || self.timekeeper.is_some() {
-            let needed = if self.woken == 0 {
-                ready > 0 || (timed && self.timekeeper.is_none())
-            } else {
-                ready > self.woken && now.saturating_sub(self.woken_at) >= PATIENCE
-            };
-            if needed {
+            if self.woken > 0 && now.saturating_sub(self.woken_at) >= PATIENCE {
+                self.woken = 0;
+                self.round = self.round.wrapping_add(1);
+            }
+            if self.woken == 0 && (ready > 0 || (timed && self.timekeeper.is_none())) {
                 self.woken_at = now;
                 wake.extend(self.wake_one());
             }
@@ -120,7 +130,7 @@ impl Waiters {
     fn wake_one(&mut self) -> Option<Waker> {
         let at = self.idle.pop_back(&mut self.nodes).or_else(|| self.timekeeper.take())?;
         let waiter = &mut self.nodes[at as usize];
-        waiter.asleep = Asleep::Woken;
+        waiter.asleep = Asleep::Woken(self.round);
         self.woken += 1;
         waiter.waker.take()
     }

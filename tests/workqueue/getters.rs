@@ -39,9 +39,9 @@ fn as_many_getters_are_woken_as_keys_became_ready() {
     assert_eq!((second.len(), getters.len()), (2, 0));
 }
 
-/// Its task has other things to do. It may hold up the key that it was woken for, not those of others.
-#[test]
-fn getters_that_were_woken_and_are_not_polled_do_not_keep_others_asleep() {
+/// Its task has other things to do: whatever happens a millisecond later wakes another getter.
+#[tokio::test(start_paused = true)]
+async fn getters_that_were_woken_and_are_not_polled_do_not_keep_others_asleep() {
     let queue = WorkQueue::default();
     let mut getters: Vec<_> = (0..40).map(|_| ByHand::waiting(queue.get())).collect();
     queue.add_all(0..40, Add::default());
@@ -50,6 +50,8 @@ fn getters_that_were_woken_and_are_not_polled_do_not_keep_others_asleep() {
         && let Some(woken) = getters.iter().position(ByHand::was_woken)
     {
         stuck.push(getters.remove(woken));
+        advance(ms(1)).await;
+        assert_eq!(queue.len(), 40);
     }
     let items = poll_woken(&mut getters);
     assert_eq!((stuck.len(), items.len()), (20, 20), "a getter sleeps while a key is ready");

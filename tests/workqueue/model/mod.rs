@@ -114,11 +114,7 @@ impl Model {
         when.delay = when.delay.filter(|delay| !delay.is_zero());
         if when.limited {
             let limited = self.count_attempt(key);
-            // The shorter of the two; only the limiter's is a backoff.
-            when.limited = when.delay.is_none_or(|delay| delay >= limited);
-            if when.limited {
-                when.delay = Some(limited);
-            }
+            when.delay = Some(when.delay.map_or(limited, |delay| delay.min(limited)));
         }
         if let Some(reason) = reason {
             self.of(key).because(reason);
@@ -284,7 +280,6 @@ impl Model {
         let Some(rec) = self.keys.get_mut(&key) else { return false };
         let waited = std::mem::replace(&mut rec.wait, Wait::Nothing) != Wait::Nothing;
         rec.reasons.clear();
-        rec.backoff = 0;
         rec.taken_back |= waited;
         self.line.retain(|other| *other != key);
         self.free(key);

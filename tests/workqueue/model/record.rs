@@ -57,12 +57,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The last four, oldest first; one that is the last already is not repeated.
+    /// The last three, oldest first; one that is the last already is not repeated.
     pub(super) fn because(&mut self, reason: &str) {
         if self.reasons.last().is_none_or(|last| last != reason) {
             self.reasons.push(reason.to_owned());
         }
-        if self.reasons.len() > 4 {
+        if self.reasons.len() > 3 {
             self.reasons.remove(0);
         }
     }
