@@ -1,6 +1,6 @@
 //! Waiting for a key.
 
-use super::{Item, Key, WorkQueue, state::Phase, waiters::WaiterId};
+use super::{Item, Key, WorkQueue, shutdown::Phase, waiters::WaiterId};
 use crate::sync::{Instant, Sleep, sleep_until};
 use std::{
     future::Future,

@@ -59,6 +59,8 @@ mod metrics;
 mod queue;
 mod ready;
 mod reasons;
+mod runs;
+mod shutdown;
 mod slots;
 mod snapshot;
 mod state;

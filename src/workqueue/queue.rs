@@ -5,8 +5,9 @@ use super::{
     get::Get,
     limiter::{Limiter, default_delay},
     metrics::Probe,
+    shutdown::Phase,
     slots::KeyHash,
-    state::{Phase, State, Taken, When},
+    state::{State, Taken, When},
     waiters::Wakes,
 };
 use crate::sync::{Instant, Mutex, MutexGuard};

@@ -9,9 +9,10 @@
 
 use super::{
     Key, Reason,
-    list::NIL,
     ready::Ready,
     reasons::{ReasonIds, Reasons},
+    runs::{Run, Runs},
+    shutdown::Phase,
     slots::{KeyHash, Pending, Running, Slots},
     stats::Counters,
     waiters::{WaiterId, Waiters, Wakes},
@@ -21,16 +22,6 @@ use std::{collections::HashMap, sync::Arc, task::Waker};
 
 /// No time: for keys parked without a bound.
 pub(super) const NEVER: u64 = u64::MAX;
-
-/// How far a shutdown has gone. Later ones include earlier ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    Open,
-    /// No adds; what is ready is handed out.
-    HandOut,
-    /// No adds, nothing is handed out.
-    Closed,
-}
 
 pub(super) struct State<K> {
     pub(super) slots: Slots<K>,
@@ -51,7 +42,7 @@ pub(super) struct State<K> {
     now: u64,
     pub(super) phase: Phase,
     /// Those who wait for the last run to end.
-    drainers: Vec<Waker>,
+    pub(super) drainers: Vec<Waker>,
 }
 
 /// When an added key may run.
@@ -429,59 +420,10 @@ impl<K: Key> State<K> {
         Some(key)
     }
 
-    /// Go on to `phase`; what is dropped comes back, to be freed without the lock.
-    pub(super) fn shut_down(&mut self, phase: Phase, now: u64, wakes: &mut Wakes) -> Option<Dropped<K>> {
-        if self.phase >= phase {
-            return None;
-        }
-        self.pass(now);
-        self.phase = phase;
-        let wheel = std::mem::replace(&mut self.wheel, Wheel::new());
-        (self.delayed, self.parked) = (0, 0);
-        self.errors.clear();
-        let dropped = if phase == Phase::Closed {
-            let slots = std::mem::replace(&mut self.slots, Slots::new());
-            self.ready = Ready::new(0);
-            self.again = 0;
-            Dropped { _slots: Some(slots), _keys: Vec::new(), _wheel: wheel }
-        } else {
-            let reasons = &mut self.reasons;
-            let keys = self.slots.sweep(|slot| {
-                if matches!(slot.pending, Pending::Time | Pending::Unpark) {
-                    slot.pending = Pending::Nothing;
-                    reasons.release(&mut slot.reasons);
-                }
-                if slot.pending == Pending::Nothing && !slot.is_running() {
-                    slot.attempts = 0;
-                }
-            });
-            Dropped { _slots: None, _keys: keys, _wheel: wheel }
-        };
-        self.waiters.wake_all(wakes);
-        Some(dropped)
-    }
-
     /// Fall asleep until there may be a key; the time to wake by, if this getter has to keep it.
     pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> Option<u64> {
         let due = self.wheel.next_due();
         if self.waiters.sleep(id, waker, due.is_some()) { due } else { None }
-    }
-
-    /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then.
-    pub(super) fn poll_drained(&mut self, waker: &Waker) -> bool {
-        let drained = self.is_drained();
-        if !drained && !self.drainers.iter().any(|known| known.will_wake(waker)) {
-            self.drainers.push(waker.clone());
-        }
-        drained
-    }
-
-    fn is_drained(&self) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            Phase::HandOut => self.len() == 0 && self.runs.len() == 0,
-            Phase::Closed => true,
-        }
     }
 
     /// Wake whom the state now concerns: the last step of every change, see [`Shared::change`](super::queue::Shared::change).
@@ -495,69 +437,5 @@ impl<K: Key> State<K> {
                 wakes.extend(self.drainers.drain(..));
             }
         }
-    }
-}
-
-/// What a shutdown dropped.
-pub(super) struct Dropped<K> {
-    _slots: Option<Slots<K>>,
-    _keys: Vec<K>,
-    _wheel: Wheel,
-}
-
-/// Keys in workers. A run's number is the worker that the snapshot shows.
-#[derive(Default)]
-pub(super) struct Runs {
-    all: Vec<Run>,
-    free: Vec<u32>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Run {
-    /// [`NIL`] if this run is over.
-    slot: u32,
-    pub(super) started: u64,
-    /// As the key was queued for it.
-    pub(super) added_at: u64,
-    pub(super) priority: i32,
-    /// It began before the backoff had elapsed.
-    early: bool,
-    pub(super) reasons: ReasonIds,
-}
-
-impl Runs {
-    pub(super) fn len(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
-
-    pub(super) fn get(&self, run: u32) -> Run {
-        self.all[run as usize]
-    }
-
-    /// The slots of the runs going on, and when they started.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.all.iter().filter(|run| run.slot != NIL).map(|run| (run.slot, run.started))
-    }
-
-    fn start(&mut self, run: Run) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.all[number as usize] = run;
-            number
-        } else {
-            self.all.push(run);
-            self.all.len() as u32 - 1
-        }
-    }
-
-    fn take_early(&mut self, run: u32) -> bool {
-        std::mem::take(&mut self.all[run as usize].early)
-    }
-
-    fn end(&mut self, number: u32) -> Run {
-        self.free.push(number);
-        let run = &mut self.all[number as usize];
-        let ended = *run;
-        (run.slot, run.reasons) = (NIL, ReasonIds::EMPTY);
-        ended
     }
 }

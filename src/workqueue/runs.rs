@@ -1,0 +1,60 @@
+//! Keys in workers.
+
+use super::{list::NIL, reasons::ReasonIds};
+
+/// The runs going on. A run's number is the worker that the snapshot shows.
+#[derive(Default)]
+pub(super) struct Runs {
+    all: Vec<Run>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// [`NIL`] if this run is over.
+    pub(super) slot: u32,
+    pub(super) started: u64,
+    /// As the key was queued for it.
+    pub(super) added_at: u64,
+    pub(super) priority: i32,
+    /// It began before the backoff had elapsed.
+    pub(super) early: bool,
+    pub(super) reasons: ReasonIds,
+}
+
+impl Runs {
+    pub(super) fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    pub(super) fn get(&self, run: u32) -> Run {
+        self.all[run as usize]
+    }
+
+    /// The slots of the runs going on, and when they started.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.all.iter().filter(|run| run.slot != NIL).map(|run| (run.slot, run.started))
+    }
+
+    pub(super) fn start(&mut self, run: Run) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.all[number as usize] = run;
+            number
+        } else {
+            self.all.push(run);
+            self.all.len() as u32 - 1
+        }
+    }
+
+    pub(super) fn take_early(&mut self, run: u32) -> bool {
+        std::mem::take(&mut self.all[run as usize].early)
+    }
+
+    pub(super) fn end(&mut self, number: u32) -> Run {
+        self.free.push(number);
+        let run = &mut self.all[number as usize];
+        let ended = *run;
+        (run.slot, run.reasons) = (NIL, ReasonIds::EMPTY);
+        ended
+    }
+}

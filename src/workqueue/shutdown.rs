@@ -1,0 +1,81 @@
+//! Shutting a queue down.
+//!
+//! Invariant: a shutdown only goes on, from open to handing out to closed, and nothing is added once it has begun.
+
+use super::{
+    Key,
+    ready::Ready,
+    slots::{Pending, Slots},
+    state::State,
+    waiters::Wakes,
+    wheel::Wheel,
+};
+use std::task::Waker;
+
+/// How far a shutdown has gone. Later ones include earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Open,
+    /// No adds; what is ready is handed out.
+    HandOut,
+    /// No adds, nothing is handed out.
+    Closed,
+}
+
+impl<K: Key> State<K> {
+    /// Go on to `phase`; what is dropped comes back, to be freed without the lock.
+    pub(super) fn shut_down(&mut self, phase: Phase, now: u64, wakes: &mut Wakes) -> Option<Dropped<K>> {
+        if self.phase >= phase {
+            return None;
+        }
+        self.pass(now);
+        self.phase = phase;
+        let wheel = std::mem::replace(&mut self.wheel, Wheel::new());
+        (self.delayed, self.parked) = (0, 0);
+        self.errors.clear();
+        let dropped = if phase == Phase::Closed {
+            let slots = std::mem::replace(&mut self.slots, Slots::new());
+            self.ready = Ready::new(0);
+            self.again = 0;
+            Dropped { _slots: Some(slots), _keys: Vec::new(), _wheel: wheel }
+        } else {
+            let reasons = &mut self.reasons;
+            let keys = self.slots.sweep(|slot| {
+                if matches!(slot.pending, Pending::Time | Pending::Unpark) {
+                    slot.pending = Pending::Nothing;
+                    reasons.release(&mut slot.reasons);
+                }
+                if slot.pending == Pending::Nothing && !slot.is_running() {
+                    slot.attempts = 0;
+                }
+            });
+            Dropped { _slots: None, _keys: keys, _wheel: wheel }
+        };
+        self.waiters.wake_all(wakes);
+        Some(dropped)
+    }
+
+    /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then.
+    pub(super) fn poll_drained(&mut self, waker: &Waker) -> bool {
+        let drained = self.is_drained();
+        if !drained && !self.drainers.iter().any(|known| known.will_wake(waker)) {
+            self.drainers.push(waker.clone());
+        }
+        drained
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::HandOut => self.len() == 0 && self.runs.len() == 0,
+            Phase::Closed => true,
+        }
+    }
+}
+
+/// What a shutdown dropped.
+pub(super) struct Dropped<K> {
+    _slots: Option<Slots<K>>,
+    _keys: Vec<K>,
+    _wheel: Wheel,
+}
