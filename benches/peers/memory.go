@@ -1,4 +1,5 @@
-// Memory workloads: heap bytes per key of a queue that holds a million keys.
+// Memory workloads: heap bytes per key of a queue that holds a million keys,
+// or a quarter of a million with --quick, which fills its maps about as well.
 package main
 
 import (
@@ -14,10 +15,12 @@ func memoryWorkloads() []workload {
 	}
 }
 
-const heldKeys = 1_000_000
+func heldKeys(quick bool) []key {
+	return makeKeys(pick(quick, 250_000, 1_000_000))
+}
 
-func bytesReady(implementation string, _ bool) ([]float64, error) {
-	keys := makeKeys(heldKeys)
+func bytesReady(implementation string, quick bool) ([]float64, error) {
+	keys := heldKeys(quick)
 	return heapPerKey(implementation, keys, func(q queue, _ func()) error {
 		for _, k := range keys {
 			q.Add(k)
@@ -26,8 +29,8 @@ func bytesReady(implementation string, _ bool) ([]float64, error) {
 	})
 }
 
-func bytesDelayed(implementation string, _ bool) ([]float64, error) {
-	keys := makeKeys(heldKeys)
+func bytesDelayed(implementation string, quick bool) ([]float64, error) {
+	keys := heldKeys(quick)
 	delays := longDelays(len(keys))
 	values, err := heapPerKey(implementation, keys, func(q queue, absorb func()) error {
 		for i, k := range keys {
@@ -43,8 +46,8 @@ func bytesDelayed(implementation string, _ bool) ([]float64, error) {
 // bytesLimited waits until the limiter's 5 ms have passed for all keys, so it
 // is what a ready key takes plus what the limiter remembers of it, plus
 // whatever the queue keeps of the room the keys took while they waited.
-func bytesLimited(implementation string, _ bool) ([]float64, error) {
-	keys := makeKeys(heldKeys)
+func bytesLimited(implementation string, quick bool) ([]float64, error) {
+	keys := heldKeys(quick)
 	return heapPerKey(implementation, keys, func(q queue, _ func()) error {
 		for _, k := range keys {
 			q.AddRateLimited(k)

@@ -132,17 +132,17 @@ impl<K: Key> Shared<K> {
 
     /// Count an attempt of the key and ask the limiter how long it waits.
     pub(super) fn limit(&self, key: &K, place: Place) -> Duration {
-        let attempt = {
-            let mut state = self.lock();
-            if state.phase != Phase::Open {
-                return Duration::ZERO;
-            }
-            let slot = match place {
-                Place::Hash(hash) => state.slots.find_or_insert(hash, key.clone()).0,
-                Place::Slot(slot) => slot,
-            };
-            state.count_attempt(slot)
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            return Duration::ZERO;
+        }
+        let (slot, known) = match place {
+            Place::Hash(hash) => state.slots.find_or_insert(hash, key.clone()),
+            Place::Slot(slot) => (slot, None),
         };
+        let attempt = state.count_attempt(slot);
+        drop(state);
+        drop(known);
         let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, Instant::now())));
         limited.unwrap_or_else(|_| {
             self.lock().counters.limiter_panics += 1;
