@@ -111,7 +111,7 @@ fn number(key: &ObjectKey) -> usize {
 
 /// A runtime like that of most programs: a thread per core.
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().enable_time().build().expect("a runtime can be built")
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
 }
 
 /// `percent` of all values are at most this.

@@ -138,8 +138,9 @@ fn dedup(setup: &Setup) -> Rows {
     for key in keys.iter().cycle().take(ADDS) {
         queue.add(key.clone());
     }
+    let len = queue.len();
     let elapsed = start.elapsed();
-    assert_eq!(queue.len(), keys.len());
+    assert_eq!(len, keys.len());
     vec![("dedup-1m", per_item(elapsed, ADDS))]
 }
 
