@@ -1,18 +1,15 @@
 //! A producer that keeps a fixed rate, eight workers, and the time or the CPU it takes to bring an item from one to the other.
 //!
-//! The producer sleeps between items on a kernel timer that it reads through the runtime's poller, the way an informer waits for
-//! its connection; its counterpart in Go does the same. One that spins fills one of two cores, and all one sees is how the kernel
-//! shares the other.
+//! The producer sleeps between items and is woken through the runtime's poller, the way an informer waits for its connection; its
+//! counterpart in Go does the same. One that spins fills one of two cores, and all one sees is how the kernel shares the other.
 
 use crate::{
     Rows, Setup, Workload, keys, number, percentile, runtime,
     timers::{micros, two_percentiles},
 };
-use rustix::{
-    fd::OwnedFd,
-    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime},
-};
 use std::{
+    io::Write,
+    os::unix,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,7 +20,7 @@ use steersman::{
     object::ObjectKey,
     workqueue::{Outcome, WorkQueue},
 };
-use tokio::io::unix::AsyncFd;
+use tokio::{io::AsyncReadExt, net::UnixStream};
 
 const WORKERS: usize = 8;
 
@@ -80,7 +77,7 @@ impl OpenLoop {
 
     /// Add the keys, and record when. Makes up for ticks it missed at once.
     async fn produce(self: Arc<Self>, start: Instant, add: impl Fn(&ObjectKey)) {
-        let ticks = Ticker::new();
+        let mut ticks = Ticker::new();
         let mut next = 0;
         while next < self.keys.len() {
             let end = (next + ticks.wait().await * self.per_tick).min(self.keys.len());
@@ -93,29 +90,29 @@ impl OpenLoop {
     }
 }
 
-/// Wakes a task at regular times without keeping a core busy.
-struct Ticker(AsyncFd<OwnedFd>);
+/// Wakes a task at regular times: a thread writes a byte to a socket at every tick.
+struct Ticker(UnixStream);
 
 impl Ticker {
     fn new() -> Self {
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
-        let timer = timer.expect("the kernel has timers");
-        let period = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
-        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: period, it_value: period })
-            .expect("the period is valid");
-        Self(AsyncFd::register(timer).expect("the runtime polls"))
+        let (mut ours, theirs) = unix::net::UnixStream::pair().expect("sockets can be made");
+        std::thread::spawn(move || {
+            let start = Instant::now();
+            // Until nobody listens any more.
+            for tick in 1.. {
+                std::thread::sleep((TICK * tick).saturating_sub(start.elapsed()));
+                if ours.write_all(&[0]).is_err() {
+                    return;
+                }
+            }
+        });
+        theirs.set_nonblocking(true).expect("sockets can be polled");
+        Self(UnixStream::from_std(theirs).expect("the runtime polls"))
     }
 
     /// How many ticks have passed since the last call; at least one.
-    async fn wait(&self) -> usize {
-        loop {
-            let mut ready = self.0.readable().await.expect("the runtime runs");
-            let mut ticks = [0; 8];
-            if let Ok(read) = ready.try_io(|timer| Ok(rustix::io::read(timer, &mut ticks)?)) {
-                read.expect("a timer can be read");
-                return u64::from_ne_bytes(ticks) as usize;
-            }
-        }
+    async fn wait(&mut self) -> usize {
+        self.0.read(&mut [0; 256]).await.expect("the thread ticks")
     }
 }
 
