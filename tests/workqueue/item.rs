@@ -195,13 +195,15 @@ async fn the_outcome_says_at_which_priority_a_key_is_requeued() {
     assert_eq!(take(&queue).priority(), Priority::HIGH, "kept without being told");
 }
 
-#[test]
-fn finish_and_try_get_ends_one_run_and_begins_the_next() {
+#[tokio::test(start_paused = true)]
+async fn finish_and_try_get_ends_one_run_and_begins_the_next() {
     let queue = strict();
     queue.add_with("a", Add { reason: Some("one".into()), ..at(2) });
-    queue.add_with("b", Add { reason: Some("two".into()), ..at(1) });
+    queue.add_with("b", Add { reason: Some("two".into()), rate_limited: true, ..at(1) });
+    advance(ms(8)).await;
     let item = take(&queue).finish_and_try_get(Outcome::done()).expect("b is ready");
     assert_eq!((*item, item.priority(), reasons(&item)), ("b", Priority(1), vec!["two".to_owned()]));
+    assert_eq!((item.attempt(), item.waited()), (2, ms(3)));
     assert_eq!(queue.stats().running, 1);
     assert!(item.finish_and_try_get(Outcome::done()).is_none());
     assert_eq!(queue.stats().running, 0);

@@ -112,6 +112,23 @@ async fn keys_due_at_the_same_moment_come_in_the_order_of_adding() {
     assert_eq!(run_all(&queue), (0..200).collect::<Vec<_>>());
 }
 
+/// Also those that lie in one tick of the timer, and those that pass while nobody looks.
+#[tokio::test(start_paused = true)]
+async fn delays_that_pass_together_come_due_in_the_order_of_their_times() {
+    let mut random = Random::new(13);
+    for (range, passes) in [(1_000, ms(1)), (1_000_000, ms(1)), (60_000_000, ms(60)), (100_000_000_000, secs(200))] {
+        let queue = strict();
+        let mut keys: Vec<u64> = (0..300).map(|_| 1 + random.below(range)).collect();
+        for nanos in &keys {
+            queue.add_after(*nanos, Duration::from_nanos(*nanos));
+        }
+        advance(passes).await;
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(run_all(&queue), keys);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn delays_of_every_length_come_due_in_order() {
     let queue = strict();

@@ -1,7 +1,7 @@
 //! A getter never sleeps while a key is ready, and none is early.
 
 use super::{soak_on_threads, within_the_watchdog};
-use crate::support::{Random, ms};
+use crate::support::{Random, ms, secs};
 use std::{
     sync::{
         Arc,
@@ -56,6 +56,43 @@ fn soak_each_of_many_single_adds_wakes_somebody() {
         }
         queue.close();
         within_the_watchdog(&queue, "the end of the getters", getters.join_all()).await;
+    });
+}
+
+/// Its thread is busy, and may have the first of the woken getters in its hands; the others are free to run elsewhere.
+#[test]
+fn a_producer_that_computes_on_after_its_adds_does_not_keep_the_workers_asleep() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        let queue: WorkQueue<usize> = WorkQueue::default();
+        let processed = Arc::new(AtomicUsize::new(0));
+        for _ in 0..10 {
+            let (queue, processed) = (queue.clone(), processed.clone());
+            tokio::spawn(async move {
+                while let Some(item) = queue.get().await {
+                    processed.fetch_add(1, Ordering::SeqCst);
+                    item.finish(Outcome::done());
+                }
+            });
+        }
+        let producer = tokio::spawn(async move {
+            for round in 1..=20 {
+                queue.add_all(0..10, Add::default());
+                let start = Instant::now();
+                while processed.load(Ordering::SeqCst) < round * 10 - 1 && start.elapsed() < secs(5) {
+                    std::hint::spin_loop();
+                }
+                assert!(
+                    processed.load(Ordering::SeqCst) >= round * 10 - 1,
+                    "workers sleep while keys are ready: {queue:?}"
+                );
+                while processed.load(Ordering::SeqCst) < round * 10 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        producer.await.expect("the workers work");
     });
 }
 
