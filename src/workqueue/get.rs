@@ -48,16 +48,16 @@ impl<K: Key> Future for Get<'_, K> {
         loop {
             let now = this.queue.0.now();
             let waiter = &mut this.waiter;
-            let (found, wake_at) = this.queue.0.change(|state, _| {
+            let (found, wake_at) = this.queue.0.change(|state, wakes| {
                 if state.phase == Phase::Closed {
-                    state.waiters.leave(waiter);
+                    state.waiters.leave(waiter, wakes);
                     return (Poll::Ready(None), None);
                 }
                 let taken = state.take(now, this.queue.0.timing);
                 if taken.is_none() && state.phase == Phase::Open {
-                    return (Poll::Pending, state.sleep(waiter, cx.waker()));
+                    return (Poll::Pending, state.sleep(waiter, cx.waker(), wakes));
                 }
-                state.waiters.leave(waiter);
+                state.waiters.leave(waiter, wakes);
                 (Poll::Ready(taken), None)
             });
             match (found, wake_at) {
@@ -79,7 +79,7 @@ impl<K: Key> Future for Get<'_, K> {
 impl<K: Key> Drop for Get<'_, K> {
     fn drop(&mut self) {
         if self.waiter.is_some() {
-            self.queue.0.change(|state, _| state.waiters.leave(&mut self.waiter));
+            self.queue.0.change(|state, wakes| state.waiters.leave(&mut self.waiter, wakes));
         }
     }
 }

@@ -51,14 +51,15 @@ impl<K: Key> Limiter<K> {
     /// One key per `interval`, all keys together, after `burst` that pass at once (0 counts as 1). Each call reserves the
     /// next free moment, so keys limited together are spread out, not released together.
     pub fn bucket(interval: Duration, burst: u32) -> Self {
-        // The generic cell rate algorithm: `full_at` is when the bucket would be full again were nothing more taken.
-        let full_at: Mutex<Option<Instant>> = Mutex::new(None);
+        // The generic cell rate algorithm: the bucket would be full again `debt` after `since`, were nothing more taken.
+        let state: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
         let tolerance = interval.saturating_mul(burst.max(1) - 1);
         Self::new(move |_, _, now| {
-            let mut full_at = full_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let start = full_at.map_or(now, |at| at.max(now));
-            *full_at = Some(start.checked_add(interval).unwrap_or(start));
-            start.saturating_duration_since(now).saturating_sub(tolerance)
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let debt =
+                state.map_or(Duration::ZERO, |(since, debt)| debt.saturating_sub(now.saturating_duration_since(since)));
+            *state = Some((now, debt.saturating_add(interval)));
+            debt.saturating_sub(tolerance)
         })
     }
 
@@ -78,7 +79,7 @@ impl<K: Key> Limiter<K> {
     /// together do not come back together. Negative fractions and those that are no number count as 0.
     #[must_use]
     pub fn jitter(self, fraction: f64) -> Self {
-        let fraction = if fraction > 0.0 { fraction } else { 0.0 };
+        let fraction = if fraction > 0.0 { fraction.min(f64::MAX) } else { 0.0 };
         let random = RandomState::new();
         Self::new(move |key, attempt, now| {
             let delay = self.delay(key, attempt, now);

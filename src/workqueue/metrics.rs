@@ -69,7 +69,7 @@ impl fmt::Debug for Probe {
 /// Queues on a Prometheus page, with client-go's names and controller-runtime's labels, so that dashboards keep working.
 /// The label `priority` is that of the nearest [`Band`]: three series per queue, whatever priorities are used.
 ///
-/// A clone shares its queues. `steersman_workqueue_oldest_seconds`, the age of the longest waiting key per band, and
+/// A clone shares its queues. Of queues with one name, the page shows the one made last. `steersman_workqueue_oldest_seconds`, the age of the longest waiting key per band, and
 /// `steersman_workqueue_rejected_total`, adds after shutdown, are what upstream does not measure.
 ///
 /// ```
@@ -99,7 +99,9 @@ pub struct Prometheus {
 
 impl Metrics for Prometheus {
     fn watch(&self, probe: Probe) {
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner).push(probe);
+        let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+        probes.retain(|other| other.name != probe.name && other.queue.strong_count() > 0);
+        probes.push(probe);
     }
 }
 

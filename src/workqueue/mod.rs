@@ -8,9 +8,9 @@
 //!   behind the others of its new priority. So an `add` uses up a pending `add_after`.
 //!   [`Add::replace_timer`] moves a pending time instead, also later: to debounce or to postpone.
 //! * **Order.** Highest priority first, then in the order of becoming ready. Every 16th turn ([`QueueOptions::share`]) goes to the
-//!   oldest of those that were passed over, so that **a key is handed out at most `share × (older + 2)` turns after it became
-//!   ready**, `older` being the number of keys ready before it. With `share = 0` the order is strict and nothing is promised to
-//!   lower priorities.
+//!   oldest of those that were passed over, so that **a key is handed out at most `share × (older + 2)` turns after it joined
+//!   its line**, by becoming ready or by being raised, `older` being the number of keys in line before it. With `share = 0`
+//!   the order is strict and nothing is promised to lower priorities.
 //! * **Backoff.** A [`Limiter`] says how long a failing key waits, from the attempts that the queue counts. Success, a terminal end and
 //!   [`forget`](WorkQueue::forget) free what is remembered of a key. A run that came before the backoff had elapsed, because of an event, does not
 //!   make the next wait longer.
@@ -20,7 +20,9 @@
 //! * **Looking inside**: [`snapshot`](WorkQueue::snapshot) shows every key, [`stats`](WorkQueue::stats) the numbers, [`Metrics`] exports them.
 //!
 //! Time is tokio's, so tests run on paused time. Delays tick at tokio's millisecond: never early. Nothing is spawned: getters that
-//! sleep keep the time, and due keys are found when someone gets, asks for the length or looks inside.
+//! sleep keep the time, and due keys are found when someone adds, gets, asks for the length or looks inside. What holds the lock
+//! longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
+//! takes some 10 ns for each of them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -51,6 +53,7 @@
 //! # }
 //! ```
 
+mod drain;
 mod get;
 mod item;
 mod limiter;
@@ -79,7 +82,7 @@ use serde::{Serialize, Serializer};
 use std::{fmt, hash::Hash, sync::Arc, time::Duration};
 
 /// What can be queued. Never implement it. `Debug` is how a key appears in logs and on the debug page. Its `Eq`, `Hash` and `Clone`
-/// run under the queue's lock or beside it: they should be cheap and must not panic.
+/// run under the queue's lock or beside it: they should be cheap, must not panic and must not call the queue.
 pub trait Key: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {}
 impl<T: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> Key for T {}
 
@@ -243,4 +246,9 @@ impl<K> fmt::Debug for QueueOptions<K> {
 
 fn serialize_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn serialize_optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Add, Item, Key, Priority, QueueOptions, Stats,
+    drain::Drain,
     get::Get,
     limiter::{Limiter, default_delay},
     metrics::Probe,
@@ -14,11 +15,9 @@ use crate::sync::{Instant, Mutex, MutexGuard};
 use hashbrown::DefaultHashBuilder;
 use std::{
     fmt,
-    future::poll_fn,
     hash::BuildHasher,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, PoisonError},
-    task::Poll,
     time::Duration,
 };
 
@@ -96,7 +95,7 @@ impl<K> Shared<K> {
 
     fn since_epoch(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.epoch);
-        since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
+        since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
     }
 
     pub(super) fn instant(&self, nanos: u64) -> Option<Instant> {
@@ -311,7 +310,8 @@ impl<K: Key> WorkQueue<K> {
         self.shut_down(Phase::Closed);
     }
 
-    /// Shut down, but hand out what is ready, and what runs and was added again, before getters get `None`.
+    /// Shut down, but hand out what is ready before getters get `None`. A key that runs and was added again is ready when that run
+    /// ends: whoever ends it gets it next.
     pub fn close_after_ready(&self) {
         self.shut_down(Phase::HandOut);
     }
@@ -325,7 +325,7 @@ impl<K: Key> WorkQueue<K> {
     /// [`close`](Self::close) ends the wait. It is the workers that empty the queue: without any it waits. Dropping the future leaves the queue shut down.
     pub async fn drain(&self) {
         self.close_after_ready();
-        poll_fn(|cx| if self.0.lock().poll_drained(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
+        Drain::new(self).await;
     }
 
     /// Shut down, in whichever way.

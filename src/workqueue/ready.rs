@@ -8,8 +8,9 @@
 //! `share`-th turn goes to the key that has been ready longest among those *below the highest priority served since the last
 //! such turn*. With `share = 0` there is no such turn.
 //!
-//! The bound: **a key is handed out at most `share × (older + 2)` turns after it became ready**, `older` being the number of
-//! keys that were ready before it, whatever is added later and however high. For: take any stretch of `share` turns, the last
+//! The bound: **a key is handed out at most `share × (older + 2)` turns after it joined its line**, by becoming ready or by being
+//! raised, `older` being the number of keys in line before it, whatever is added later and however high. A key that is raised
+//! again and again joins anew each time. For: take any stretch of `share` turns, the last
 //! of them such a turn, through which the key waits; the first, incomplete, stretch is where the 2 comes from. If the key is
 //! below the highest priority served in it, that last turn goes to a key at least as old. If not, every other turn served
 //! the key's own priority, in order. Either way each stretch serves the key or an older one.

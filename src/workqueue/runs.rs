@@ -1,6 +1,9 @@
 //! Keys in workers.
 
-use super::{list::NIL, reasons::ReasonIds};
+use super::{
+    list::NIL,
+    reasons::{ReasonIds, Reasons},
+};
 
 /// The runs going on. A run's number is the worker that the snapshot shows.
 #[derive(Default)]
@@ -44,6 +47,18 @@ impl Runs {
             self.all.push(run);
             self.all.len() as u32 - 1
         }
+    }
+
+    /// Copy the reasons of the runs going on, which `reasons` has, to a place of their own, and give back the old one.
+    pub(super) fn keep_reasons(&mut self, reasons: &mut Reasons) -> Reasons {
+        let mut kept = Reasons::new();
+        for run in &mut self.all {
+            let ids = std::mem::replace(&mut run.reasons, ReasonIds::EMPTY);
+            for text in reasons.texts(ids) {
+                kept.push(&mut run.reasons, &text);
+            }
+        }
+        std::mem::replace(reasons, kept)
     }
 
     pub(super) fn take_early(&mut self, run: u32) -> bool {

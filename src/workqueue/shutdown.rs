@@ -5,6 +5,7 @@
 use super::{
     Key,
     ready::Ready,
+    reasons::Reasons,
     slots::{Pending, Slots},
     state::State,
     waiters::Wakes,
@@ -35,9 +36,10 @@ impl<K: Key> State<K> {
         self.errors.clear();
         let dropped = if phase == Phase::Closed {
             let slots = std::mem::replace(&mut self.slots, Slots::new());
+            let reasons = self.runs.keep_reasons(&mut self.reasons);
             self.ready = Ready::new(0);
             self.again = 0;
-            Dropped { _slots: Some(slots), _keys: Vec::new(), _wheel: wheel }
+            Dropped { _slots: Some(slots), _keys: Vec::new(), _reasons: Some(reasons), _wheel: wheel }
         } else {
             let reasons = &mut self.reasons;
             let keys = self.slots.sweep(|slot| {
@@ -49,19 +51,17 @@ impl<K: Key> State<K> {
                     slot.attempts = 0;
                 }
             });
-            Dropped { _slots: None, _keys: keys, _wheel: wheel }
+            Dropped { _slots: None, _keys: keys, _reasons: None, _wheel: wheel }
         };
         self.waiters.wake_all(wakes);
         Some(dropped)
     }
 
-    /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then.
-    pub(super) fn poll_drained(&mut self, waker: &Waker) -> bool {
+    /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then, unless `drainer` leaves.
+    pub(super) fn poll_drained(&mut self, drainer: u64, waker: &Waker) -> (bool, Option<Waker>) {
         let drained = self.is_drained();
-        if !drained && !self.drainers.iter().any(|known| known.will_wake(waker)) {
-            self.drainers.push(waker.clone());
-        }
-        drained
+        let known = if drained { self.drainers.remove(&drainer) } else { self.drainers.insert(drainer, waker.clone()) };
+        (drained, known)
     }
 
     pub(super) fn is_drained(&self) -> bool {
@@ -77,5 +77,6 @@ impl<K: Key> State<K> {
 pub(super) struct Dropped<K> {
     _slots: Option<Slots<K>>,
     _keys: Vec<K>,
+    _reasons: Option<Reasons>,
     _wheel: Wheel,
 }

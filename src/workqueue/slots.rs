@@ -3,8 +3,8 @@
 //! Invariant: a key has a slot exactly while it waits, runs, is parked or has failed attempts to remember; the table names
 //! every slot in use and no other.
 //!
-//! Slots live in chunks, so that growing to a million keys copies nothing and never stalls the queue; the table keeps half
-//! of each hash beside the slot's number, so that its own growth touches no slot either. Room once taken is kept
+//! Slots live in chunks, so that growing to a million keys copies none of them; the table keeps half of each hash
+//! beside the slot's number, so that its own growth touches no slot either. Room once taken is kept
 //! for the next burst until the queue is closed or dropped; keys themselves are dropped as soon as they are done.
 
 use super::{

@@ -3,7 +3,7 @@
 use super::{
     Key, Priority, Reason, Stats, WorkQueue,
     queue::Shared,
-    serialize_seconds,
+    serialize_optional_seconds, serialize_seconds,
     slots::{Pending, Slot},
     state::{NEVER, State},
 };
@@ -53,7 +53,8 @@ pub enum EntryState {
     /// Waits to be unparked.
     Parked {
         /// How long at most, if there is a bound.
-        ready_in: Option<f64>,
+        #[serde(serialize_with = "serialize_optional_seconds")]
+        ready_in: Option<Duration>,
     },
     /// A worker has it.
     Running {
@@ -62,8 +63,11 @@ pub enum EntryState {
         /// Since when.
         #[serde(serialize_with = "serialize_seconds")]
         started_ago: Duration,
-        /// It was added meanwhile and will run once more.
+        /// It was added meanwhile and will run once more when this run ends.
         again: bool,
+        /// It was added meanwhile with a delay, of which this is left.
+        #[serde(serialize_with = "serialize_optional_seconds")]
+        again_in: Option<Duration>,
     },
     /// Not queued; remembered for its failed attempts alone.
     Idle,
@@ -77,17 +81,16 @@ impl<K: Key> WorkQueue<K> {
         let mut from = 0u32;
         loop {
             let now = self.0.now();
-            let slice: Vec<_> = self.0.change(|state, _| {
-                state.pass(now);
-                let to = from.saturating_add(SLICE).min(state.slots.capacity());
-                let slice = state.slots.used(from.min(to)..to).map(|(at, key, slot)| state.entry(now, at, key, slot));
-                from = from.saturating_add(SLICE);
-                slice.collect()
-            });
-            entries.extend(slice);
-            if from >= self.0.lock().slots.capacity() {
+            let state = self.0.lock();
+            let to = from.saturating_add(SLICE).min(state.slots.capacity());
+            if from >= to {
                 break;
             }
+            let slice: Vec<_> =
+                state.slots.used(from..to).map(|(at, key, slot)| state.entry(now, at, key, slot)).collect();
+            drop(state);
+            entries.extend(slice);
+            from = to;
         }
         // A key that ended and was added again may have been read in both of its slots.
         let mut seen = HashSet::with_capacity(entries.len());
@@ -105,17 +108,19 @@ impl<K: Key> State<K> {
             _ => (slot.priority, slot.added_at, slot.reasons),
         };
         let ready_in = Duration::from_nanos(slot.ready_at.saturating_sub(now));
-        let state = match (run, slot.pending) {
+        // Nobody has looked at the clock since it came due.
+        let due = slot.ready_at <= now && matches!(slot.pending, Pending::Time | Pending::Unpark);
+        let pending = if due { Pending::Worker } else { slot.pending };
+        let state = match (run, pending) {
             (Some(run), pending) => EntryState::Running {
                 worker: slot.place,
                 started_ago: ago(now, run.started),
                 again: pending == Pending::Worker,
+                again_in: (pending == Pending::Time).then_some(ready_in),
             },
             (None, Pending::Worker) => EntryState::Ready { ready_ago: ago(now, slot.ready_at) },
             (None, Pending::Time) => EntryState::Delayed { ready_in },
-            (None, Pending::Unpark) => {
-                EntryState::Parked { ready_in: (slot.ready_at != NEVER).then_some(ready_in.as_secs_f64()) }
-            }
+            (None, Pending::Unpark) => EntryState::Parked { ready_in: (slot.ready_at != NEVER).then_some(ready_in) },
             (None, Pending::Nothing) => EntryState::Idle,
         };
         Entry {

@@ -38,11 +38,11 @@ pub(super) struct State<K> {
     /// Keys that wait for a time.
     pub(super) delayed: usize,
     pub(super) parked: usize,
-    /// The latest time that a change was told.
-    now: u64,
     pub(super) phase: Phase,
     /// Those who wait for the last run to end.
-    pub(super) drainers: Vec<Waker>,
+    pub(super) drainers: HashMap<u64, Waker>,
+    /// The next of them gets this number.
+    pub(super) next_drainer: u64,
 }
 
 /// When an added key may run.
@@ -105,9 +105,9 @@ impl<K: Key> State<K> {
             again: 0,
             delayed: 0,
             parked: 0,
-            now: 0,
             phase: Phase::Open,
-            drainers: Vec::new(),
+            drainers: HashMap::new(),
+            next_drainer: 0,
         }
     }
 
@@ -140,7 +140,7 @@ impl<K: Key> State<K> {
     /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
     /// behind the others of its new priority; parked keys stay parked.
     fn merge(&mut self, at: u32, when: When, priority: i32, now: impl Fn() -> u64, wakes: &mut Wakes) {
-        let now = if self.slots[at].pending == Pending::Worker { self.now } else { self.pass(now()) };
+        let now = if self.slots[at].pending == Pending::Worker { 0 } else { self.pass(now()) };
         let slot = &mut self.slots[at];
         if let When::At { due, backoff, replace } = when {
             self.counters.retries += 1;
@@ -217,7 +217,6 @@ impl<K: Key> State<K> {
     /// Time has passed: make ready what is due. Whatever else happens at `now` comes after that.
     #[inline]
     pub(super) fn pass(&mut self, now: u64) -> u64 {
-        self.now = self.now.max(now);
         if self.wheel.next_due().is_some_and(|due| due <= now) {
             self.expire(now);
         }
@@ -270,6 +269,9 @@ impl<K: Key> State<K> {
     pub(super) fn count_attempt(&mut self, at: u32) -> u32 {
         let slot = &mut self.slots[at];
         let early = slot.is_running() && self.runs.take_early(slot.place);
+        if slot.is_running() {
+            slot.backoff_until = 0; // What this run waited for is over; a new backoff begins.
+        }
         if !early || slot.attempts == 0 {
             slot.attempts = slot.attempts.saturating_add(1);
         }
@@ -291,6 +293,7 @@ impl<K: Key> State<K> {
             self.counters.worked.observe(ended_at.saturating_sub(started));
         }
         if self.phase == Phase::Closed {
+            self.counters.rejected += u64::from(matches!(end, End::Success(Some(_)) | End::Retry(_)));
             self.reasons.release(&mut reasons);
             return None;
         }
@@ -421,20 +424,20 @@ impl<K: Key> State<K> {
     }
 
     /// Fall asleep until there may be a key; the time to wake by, if this getter has to keep it.
-    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> Option<u64> {
+    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker, wakes: &mut Wakes) -> Option<u64> {
         let due = self.wheel.next_due();
-        if self.waiters.sleep(id, waker, due.is_some()) { due } else { None }
+        if self.waiters.sleep(id, waker, due.is_some(), wakes) { due } else { None }
     }
 
     /// Wake whom the state now concerns: the last step of every change, see [`Shared::change`](super::queue::Shared::change).
     #[inline]
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         if self.phase == Phase::Open {
-            self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), self.now, wakes);
+            self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), wakes);
         } else {
-            self.waiters.settle(self.ready.len(), false, self.now, wakes);
+            self.waiters.settle(self.ready.len(), false, wakes);
             if self.is_drained() {
-                wakes.extend(self.drainers.drain(..));
+                wakes.extend(self.drainers.drain().map(|(_, waker)| waker));
             }
         }
     }

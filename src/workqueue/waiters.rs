@@ -1,13 +1,12 @@
 //! Getters that found nothing and sleep, and who is to be woken.
 //!
-//! Invariant, kept by [`Waiters::settle`] after every change: while a key is ready, a getter is awake on its way to it, or no
+//! Invariant, kept by [`Waiters::settle`] after every change: for every ready key there is a getter awake on its way to it, or no
 //! getter sleeps; and while keys wait for a time, one sleeping getter, the *timekeeper*, has its alarm set for the first of
 //! them, or one is awake to become it.
 //!
-//! One getter is woken at a time. When it is polled and takes a key, that is a change too, which wakes the next while there
-//! are keys: a burst of adds costs a few wake-ups instead of one each, and the getters are awake as soon as they are of use. A
-//! getter that was woken and is not polled, because its task blocks or waits for something else first, does not hold the others up: any
-//! change a millisecond later wakes one more.
+//! It would be cheaper to wake one getter, and let it wake the next when it takes a key. But then a getter that was woken
+//! and is not polled, because its task computes or waits for something else first, keeps the others asleep; and so does tokio,
+//! which lets no other thread have the task that a thread has woken last.
 
 use super::list::{Links, List, Nodes};
 use std::task::Waker;
@@ -20,8 +19,8 @@ pub(super) struct WaiterId(u32);
 enum Asleep {
     Idle,
     Timekeeper,
-    /// Not any more: it was woken, in this round, and has not been polled since.
-    Woken(u32),
+    /// Not any more: it was woken and has not been polled since.
+    Woken,
 }
 
 struct Waiter {
@@ -36,15 +35,9 @@ pub(super) struct Waiters {
     /// The one who fell asleep last is woken first: its memory is warmest.
     idle: List,
     timekeeper: Option<u32>,
-    /// Those woken in this round and not polled yet. A new round begins when they are not counted on any more.
+    /// Those woken and not polled yet.
     woken: usize,
-    round: u32,
-    /// When the last one was woken.
-    woken_at: u64,
 }
-
-/// For so long, in nanoseconds, a getter that was woken may take to be polled before another one is.
-const PATIENCE: u64 = 1_000_000;
 
 impl Nodes for Vec<Waiter> {
     fn links(&mut self, node: u32) -> &mut Links {
@@ -54,20 +47,12 @@ impl Nodes for Vec<Waiter> {
 
 impl Waiters {
     pub(super) const fn new() -> Self {
-        Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
-            idle: List::EMPTY,
-            timekeeper: None,
-            woken: 0,
-            round: 0,
-            woken_at: 0,
-        }
+        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, timekeeper: None, woken: 0 }
     }
 
     /// Fall asleep, for the first time or again; true if this getter has to keep the time.
-    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker, timed: bool) -> bool {
-        self.leave(id);
+    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker, timed: bool, wakes: &mut Wakes) -> bool {
+        self.leave(id, wakes);
         let waiter = Waiter { links: Links::UNLINKED, waker: Some(waker.clone()), asleep: Asleep::Idle };
         let at = if let Some(at) = self.free.pop() {
             self.nodes[at as usize] = waiter;
@@ -87,42 +72,44 @@ impl Waiters {
     }
 
     /// The getter is awake, or gone.
-    pub(super) fn leave(&mut self, id: &mut Option<WaiterId>) {
+    pub(super) fn leave(&mut self, id: &mut Option<WaiterId>, wakes: &mut Wakes) {
         let Some(WaiterId(at)) = id.take() else { return };
         match self.nodes[at as usize].asleep {
             Asleep::Idle => self.idle.unlink(&mut self.nodes, at),
             Asleep::Timekeeper => self.timekeeper = None,
-            Asleep::Woken(round) if round == self.round => self.woken -= 1,
-            Asleep::Woken(_) => {}
+            Asleep::Woken => self.woken -= 1,
         }
-        self.nodes[at as usize].waker = None;
+        wakes.dropped = self.nodes[at as usize].waker.take();
         self.free.push(at);
     }
 
     /// Whom to wake now that `ready` keys can be taken and keys wait for a time or not.
     #[inline]
-    pub(super) fn settle(&mut self, ready: usize, timed: bool, now: u64, wake: &mut Wakes) {
+    pub(super) fn settle(&mut self, ready: usize, timed: bool, wakes: &mut Wakes) {
         if !self.idle.is_empty() || self.timekeeper.is_some() {
-            if self.woken > 0 && now.saturating_sub(self.woken_at) >= PATIENCE {
-                self.woken = 0;
-                self.round = self.round.wrapping_add(1);
-            }
-            if self.woken == 0 && (ready > 0 || (timed && self.timekeeper.is_none())) {
-                self.woken_at = now;
-                wake.extend(self.wake_one());
-            }
+            self.wake_needed(ready, timed, wakes);
+        }
+    }
+
+    fn wake_needed(&mut self, ready: usize, timed: bool, wakes: &mut Wakes) {
+        while ready > self.woken {
+            let Some(waker) = self.wake_one() else { return };
+            wakes.push(waker);
+        }
+        if timed && self.timekeeper.is_none() && self.woken == 0 {
+            wakes.extend(self.wake_one());
         }
     }
 
     /// The first time to wait for has come nearer: the timekeeper has to set its alarm anew.
-    pub(super) fn alarm_changed(&self, wake: &mut Wakes) {
+    pub(super) fn alarm_changed(&self, wakes: &mut Wakes) {
         let timekeeper = self.timekeeper.and_then(|at| self.nodes[at as usize].waker.clone());
-        wake.extend(timekeeper);
+        wakes.extend(timekeeper);
     }
 
-    pub(super) fn wake_all(&mut self, wake: &mut Wakes) {
+    pub(super) fn wake_all(&mut self, wakes: &mut Wakes) {
         while let Some(waker) = self.wake_one() {
-            wake.push(waker);
+            wakes.push(waker);
         }
     }
 
@@ -130,18 +117,19 @@ impl Waiters {
     fn wake_one(&mut self) -> Option<Waker> {
         let at = self.idle.pop_back(&mut self.nodes).or_else(|| self.timekeeper.take())?;
         let waiter = &mut self.nodes[at as usize];
-        waiter.asleep = Asleep::Woken(self.round);
+        waiter.asleep = Asleep::Woken;
         self.woken += 1;
         waiter.waker.take()
     }
 }
 
-/// Wakers to call once the lock is released.
+/// Wakers to call, and one to drop, once the lock is released: both may run whatever their maker likes.
 #[derive(Default)]
 #[must_use]
 pub(super) struct Wakes {
     first: Option<Waker>,
     rest: Vec<Waker>,
+    dropped: Option<Waker>,
 }
 
 impl Wakes {
@@ -159,7 +147,7 @@ impl Wakes {
 
     #[inline]
     pub(super) fn call(self) {
-        if self.first.is_some() {
+        if self.first.is_some() || self.dropped.is_some() {
             self.call_all();
         } else {
             // Nothing to drop, which the compiler does not know.

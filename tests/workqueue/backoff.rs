@@ -235,6 +235,22 @@ async fn a_delayed_event_that_came_while_the_key_ran_and_before_the_backoff_does
     assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (4, ms(40)));
 }
 
+/// The early run failed at 15 ms, so its backoff ends at 35 ms; that of the failure before would have ended at 20 ms.
+#[tokio::test(start_paused = true)]
+async fn each_failure_begins_a_new_backoff_also_if_the_key_waits_for_a_later_time() {
+    let queue = failed(3).await;
+    queue.add("a");
+    let early = take(&queue);
+    queue.add_after("a", secs(3600));
+    advance(ms(15)).await;
+    early.finish(Outcome::requeue());
+    assert_eq!(backoff(&queue), ms(20));
+    advance(ms(10)).await;
+    queue.add("a");
+    take(&queue).finish(Outcome::requeue());
+    assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (3, ms(20)), "an event before the backoff elapsed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_after_the_backoff_has_elapsed_escalates() {
     let queue = failed(3).await;

@@ -326,3 +326,15 @@ async fn random_calls_with_extreme_arguments_do_no_harm() {
         assert!(queue.snapshot().is_empty() && queue.is_empty());
     }
 }
+
+#[test]
+fn a_requeue_after_any_shutdown_is_counted_as_ignored() {
+    for shut_down in [WorkQueue::close, WorkQueue::close_after_ready] {
+        let queue = WorkQueue::default();
+        queue.add("a");
+        let item = take(&queue);
+        shut_down(&queue);
+        item.finish(Outcome::requeue_after(secs(1)));
+        assert_eq!(queue.stats().rejected, 1);
+    }
+}

@@ -1,6 +1,6 @@
 //! A key waits once and runs in one worker, however often it is added.
 
-use crate::support::{ByHand, ms, rate_limited, run, run_all, strict, take};
+use crate::support::{ByHand, ms, rate_limited, run, run_all, soon, strict, take};
 use std::collections::HashSet;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 
@@ -200,7 +200,7 @@ async fn workers_share_the_keys_out_and_each_runs_once() {
             let queue = queue.clone();
             tokio::spawn(async move {
                 let mut runs = Vec::new();
-                let mut next = queue.get().await;
+                let mut next = soon(queue.get()).await;
                 while let Some(item) = next {
                     runs.push(*item);
                     tokio::time::sleep(ms(3)).await;
@@ -211,10 +211,10 @@ async fn workers_share_the_keys_out_and_each_runs_once() {
         })
         .collect();
     queue.add_all(0..100, Add::default());
-    queue.drain().await;
+    soon(queue.drain()).await;
     let mut all = Vec::new();
     for worker in workers {
-        let runs = worker.await.expect("no worker panics");
+        let runs = soon(worker).await.expect("no worker panics");
         assert!(!runs.is_empty(), "every worker gets its part");
         all.extend(runs);
     }

@@ -1,6 +1,6 @@
 //! Keys that wait for a time.
 
-use crate::support::{NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, strict, take};
+use crate::support::{NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, soon, strict, take};
 use std::time::Duration;
 use steersman::workqueue::{Add, Outcome, WorkQueue};
 use tokio::time::{Instant, advance, timeout};
@@ -41,7 +41,7 @@ async fn a_getter_that_sleeps_gets_a_delayed_key_at_its_time() {
     for delay in [1, 2, 50, 1000, 3_600_000] {
         let start = Instant::now();
         queue.add_after("a", ms(delay));
-        let item = queue.get().await.expect("open");
+        let item = soon(queue.get()).await.expect("open");
         assert_elapsed(start, ms(delay));
         item.finish(Outcome::done());
     }
@@ -54,7 +54,7 @@ async fn a_getter_is_never_early() {
     for nanos in [1, 999, 100_001, 999_999, 1_000_001, 1_048_576, 7_777_777, 123_456_789] {
         let start = Instant::now();
         queue.add_after("a", Duration::from_nanos(nanos));
-        drop(queue.get().await.expect("open"));
+        drop(soon(queue.get()).await.expect("open"));
         let late = start.elapsed().checked_sub(Duration::from_nanos(nanos)).expect("not early");
         assert!(late < ms(2), "late by {late:?}");
         advance(Duration::from_nanos(nanos % 1013)).await;
@@ -70,7 +70,7 @@ async fn delayed_keys_added_in_any_order_fire_in_the_order_of_their_times() {
     }
     let start = Instant::now();
     for (n, key) in ["first", "second", "third", "fourth"].into_iter().enumerate() {
-        let item = queue.get().await.expect("open");
+        let item = soon(queue.get()).await.expect("open");
         assert_eq!(*item, key);
         assert_elapsed(start, secs(n as u64 + 1));
     }
@@ -96,11 +96,11 @@ async fn an_add_wakes_a_getter_that_sleeps_for_the_delay_of_the_same_key() {
     let start = Instant::now();
     let worker = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|item| *item) }
+        async move { soon(queue.get()).await.map(|item| *item) }
     });
     tokio::time::sleep(secs(1)).await;
     queue.add("a");
-    assert_eq!(worker.await.expect("no panic"), Some("a"));
+    assert_eq!(soon(worker).await.expect("no panic"), Some("a"));
     assert_elapsed(start, secs(1));
 }
 
@@ -233,11 +233,11 @@ async fn a_getter_outlasts_the_cancelling_of_the_key_whose_time_it_waits_for() {
     let start = Instant::now();
     let worker = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|item| *item) }
+        async move { soon(queue.get()).await.map(|item| *item) }
     });
     tokio::time::sleep(ms(1)).await;
     assert!(queue.cancel(&"a"));
-    assert_eq!(worker.await.expect("no panic"), Some("b"));
+    assert_eq!(soon(worker).await.expect("no panic"), Some("b"));
     assert_elapsed(start, ms(30));
 
     queue.add_after("c", ms(10));

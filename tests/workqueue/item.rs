@@ -1,6 +1,6 @@
 //! What an item carries, and the ways in which its run can end.
 
-use crate::support::{ByHand, at, because, ms, reasons, run, run_all, strict, take};
+use crate::support::{ByHand, at, because, ms, reasons, run, run_all, soon, strict, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 use tokio::time::advance;
@@ -32,12 +32,12 @@ async fn the_attempt_counts_failures_and_starts_over_after_success() {
     let queue = WorkQueue::default();
     queue.add("a");
     for attempt in 1..=5 {
-        let item = queue.get().await.expect("open");
+        let item = soon(queue.get()).await.expect("open");
         assert_eq!(item.attempt(), attempt);
         item.finish(Outcome::requeue());
         assert_eq!(queue.num_requeues(&"a"), attempt);
     }
-    queue.get().await.expect("open").finish(Outcome::done());
+    soon(queue.get()).await.expect("open").finish(Outcome::done());
     assert_eq!(queue.num_requeues(&"a"), 0);
     queue.add("a");
     assert_eq!(take(&queue).attempt(), 1);

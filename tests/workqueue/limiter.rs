@@ -1,6 +1,6 @@
 //! The limiters' numbers.
 
-use crate::support::{ms, rate_limited, run_all, secs, take, with_limiter};
+use crate::support::{ms, rate_limited, run_all, secs, soon, take, with_limiter};
 use std::{
     collections::HashSet,
     sync::{
@@ -49,16 +49,16 @@ async fn in_a_queue_the_exponential_limiter_overflows_to_its_maximum_and_forget_
     let queue = with_limiter(Limiter::exponential(ms(1), ms(20)));
     for _ in 0..1000 {
         queue.add_rate_limited("a");
-        drop(queue.get().await);
+        drop(soon(queue.get()).await);
     }
     assert_eq!(queue.num_requeues(&"a"), 1000);
     let start = Instant::now();
     queue.add_rate_limited("a");
-    drop(queue.get().await);
+    drop(soon(queue.get()).await);
     assert_eq!(start.elapsed(), ms(20));
     queue.forget(&"a");
     queue.add_rate_limited("a");
-    drop(queue.get().await);
+    drop(soon(queue.get()).await);
     assert_eq!(start.elapsed(), ms(21));
 }
 
@@ -242,4 +242,17 @@ async fn a_limiter_that_says_zero_lets_the_key_run_at_once_and_counts_the_attemp
         item.finish(Outcome::requeue());
     }
     assert_eq!((queue.num_requeues(&"a"), queue.stats().retries), (5, 0), "not a delay, so not a retry");
+}
+
+#[test]
+fn a_bucket_that_never_refills_lets_its_burst_through_and_then_nothing() {
+    let now = Instant::now();
+    let limiter: Limiter<&'static str> = Limiter::bucket(Duration::MAX, 1);
+    assert_eq!([(); 3].map(|()| limiter.delay(&"a", 0, now)), [Duration::ZERO, Duration::MAX, Duration::MAX]);
+}
+
+#[test]
+fn an_infinite_jitter_of_nothing_is_nothing() {
+    let limiter: Limiter<&'static str> = Limiter::fast_slow(Duration::ZERO, secs(1), 1).jitter(f64::INFINITY);
+    assert_eq!(limiter.delay(&"a", 0, Instant::now()), Duration::ZERO);
 }

@@ -18,6 +18,7 @@ mod park;
 mod priority;
 mod prometheus;
 mod property;
+mod reentry;
 mod replace;
 mod shutdown;
 mod shutdown_threads;

@@ -1,7 +1,7 @@
 //! Parked keys: waiting for an event instead of a time.
 
 use crate::support::{
-    ByHand, assert_elapsed, at, because, ms, rate_limited, reasons, replace, run, secs, strict, take,
+    ByHand, assert_elapsed, at, because, ms, rate_limited, reasons, replace, run, secs, soon, strict, take,
 };
 use std::time::Duration;
 use steersman::workqueue::{Add, EntryState, Outcome, Priority, WorkQueue};
@@ -233,12 +233,12 @@ async fn every_shutdown_drops_parked_keys() {
         assert_eq!(queue.stats().parked, 0);
         queue.unpark(&"a");
         advance(ms(10)).await;
-        assert!(queue.get().await.is_none());
+        assert!(soon(queue.get()).await.is_none());
         assert!(queue.snapshot().is_empty());
     }
     let queue = parked();
-    queue.drain().await;
-    assert!(queue.get().await.is_none());
+    soon(queue.drain()).await;
+    assert!(soon(queue.get()).await.is_none());
 }
 
 #[test]
@@ -272,7 +272,7 @@ async fn unparking_and_a_bound_that_passes_wake_a_getter() {
     let item = getter.ready().expect("open");
     let start = Instant::now();
     item.park_for(ms(50));
-    drop(queue.get().await.expect("open"));
+    drop(soon(queue.get()).await.expect("open"));
     assert_elapsed(start, ms(50));
 }
 
@@ -286,11 +286,11 @@ async fn a_sleeping_getter_learns_of_a_bound_nearer_than_its_alarm() {
     let start = Instant::now();
     let worker = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|item| *item) }
+        async move { soon(queue.get()).await.map(|item| *item) }
     });
     tokio::task::yield_now().await;
     item.park_for(secs(1));
-    assert_eq!(worker.await.expect("no panic"), Some("a"));
+    assert_eq!(soon(worker).await.expect("no panic"), Some("a"));
     assert_elapsed(start, secs(1));
 }
 
@@ -301,5 +301,5 @@ async fn the_snapshot_shows_what_is_parked_and_how_long_at_most() {
     queue.unpark(&"a");
     take(&queue).park_for(ms(2500));
     advance(ms(500)).await;
-    assert_eq!(queue.snapshot()[0].state, EntryState::Parked { ready_in: Some(2.0) });
+    assert_eq!(queue.snapshot()[0].state, EntryState::Parked { ready_in: Some(secs(2)) });
 }

@@ -253,3 +253,13 @@ fn odd_names_are_escaped() {
     assert!(text.contains(r#"name="a\"b\\c\nd""#), "{text}");
     assert!(text.lines().all(|line| line.starts_with('#') || line.contains('}')), "no line is torn:\n{text}");
 }
+
+#[test]
+fn of_queues_with_one_name_the_page_shows_the_one_made_last() {
+    let page = Page::new();
+    let (first, second) = (page.queue("same"), page.queue("same"));
+    first.add("a");
+    second.add("a");
+    second.add("b");
+    assert!((page.value(r#"workqueue_adds_total{name="same",controller="same"}"#) - 2.0).abs() < 1e-9);
+}

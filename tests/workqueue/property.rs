@@ -346,13 +346,18 @@ impl Both {
             (EntryState::Idle, None, Wait::Nothing)
             | (EntryState::Delayed { .. }, None, Wait::Time(NEVER, _))
             | (EntryState::Parked { .. }, None, Wait::Unpark(NEVER, _)) => {}
-            (EntryState::Running { started_ago, again, .. }, Some(run), wait) => {
+            (EntryState::Running { started_ago, again, again_in, .. }, Some(run), wait) => {
                 assert_eq!((started_ago, again), (self.ago(run.started), matches!(wait, Wait::Worker(_))));
+                match wait {
+                    Wait::Time(NEVER, _) => assert!(again_in.is_some()),
+                    Wait::Time(at, _) => assert_eq!(again_in, Some(ready_in(at))),
+                    _ => assert_eq!(again_in, None),
+                }
             }
             (EntryState::Ready { ready_ago }, None, Wait::Worker(since)) => assert_eq!(ready_ago, self.ago(since)),
             (EntryState::Delayed { ready_in: seen }, None, Wait::Time(at, _)) => assert_eq!(seen, ready_in(at)),
             (EntryState::Parked { ready_in: Some(seen) }, None, Wait::Unpark(until, _)) => {
-                assert!((seen - ready_in(until).as_secs_f64()).abs() < 1e-6);
+                assert_eq!(seen, ready_in(until));
             }
             (state, run, wait) => panic!("{state:?} instead of {run:?}, {wait:?}"),
         }

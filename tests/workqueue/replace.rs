@@ -1,6 +1,6 @@
 //! `replace_timer`: moving a pending time, to postpone or to debounce.
 
-use crate::support::{ByHand, assert_elapsed, at, ms, rate_limited, replace, run, run_all, secs, take};
+use crate::support::{ByHand, assert_elapsed, at, ms, rate_limited, replace, run, run_all, secs, soon, take};
 use std::time::Duration;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 use tokio::time::{Instant, advance};
@@ -37,7 +37,7 @@ async fn a_stream_of_events_is_debounced_until_it_pauses() {
         async move {
             let mut runs = Vec::new();
             let start = Instant::now();
-            let mut next = queue.get().await;
+            let mut next = soon(queue.get()).await;
             while let Some(item) = next {
                 runs.push(start.elapsed().as_millis());
                 next = item.finish_and_get(Outcome::done()).await;
@@ -50,8 +50,8 @@ async fn a_stream_of_events_is_debounced_until_it_pauses() {
         tokio::time::sleep(ms(pause)).await;
     }
     tokio::time::sleep(secs(1)).await;
-    queue.drain().await;
-    let runs = worker.await.expect("no panic");
+    soon(queue.drain()).await;
+    let runs = soon(worker).await.expect("no panic");
     assert_eq!(runs.len(), 2, "{runs:?}");
     assert!((140..=141).contains(&runs[0]) && (650..=651).contains(&runs[1]), "{runs:?}");
 }

@@ -1,6 +1,6 @@
 //! The three shutdowns.
 
-use crate::support::{ByHand, ms, rate_limited, run_all, secs, take, with_limiter};
+use crate::support::{ByHand, ms, rate_limited, run_all, secs, soon, take, with_limiter};
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering},
@@ -77,7 +77,7 @@ async fn a_getter_that_sleeps_for_a_delayed_key_is_woken_by_every_shutdown() {
 async fn get_after_close_returns_none_although_keys_were_queued() {
     let (queue, running) = full();
     queue.close();
-    assert!(queue.get().await.is_none());
+    assert!(soon(queue.get()).await.is_none());
     assert!(queue.try_get().is_none());
     assert!(running.finish_and_get(Outcome::done()).await.is_none());
     assert_eq!(queue.len(), 0);
@@ -97,14 +97,14 @@ fn a_getter_woken_for_a_key_gets_none_if_the_queue_is_closed_first() {
 async fn close_after_ready_hands_out_what_is_ready_and_what_runs_and_was_added_again() {
     let (queue, running) = full();
     queue.close_after_ready();
-    let ready = queue.get().await.expect("ready before the shutdown");
+    let ready = soon(queue.get()).await.expect("ready before the shutdown");
     assert_eq!(*ready, "ready");
     drop(ready);
     let again = running.finish_and_get(Outcome::done()).await.expect("added again before the shutdown");
     assert_eq!(*again, "running");
     assert!(again.finish_and_get(Outcome::requeue()).await.is_none());
     advance(secs(1)).await;
-    assert!(queue.get().await.is_none(), "delayed and parked keys were dropped");
+    assert!(soon(queue.get()).await.is_none(), "delayed and parked keys were dropped");
     assert!(queue.snapshot().is_empty());
 }
 
@@ -116,7 +116,7 @@ async fn close_after_ready_hands_out_what_has_come_due_unseen() {
     advance(ms(20)).await;
     queue.close_after_ready();
     assert_eq!(run_all(&queue), ["a"]);
-    assert!(queue.get().await.is_none());
+    assert!(soon(queue.get()).await.is_none());
 }
 
 #[test]
@@ -255,7 +255,7 @@ async fn drain_with_workers_ends_after_their_work() {
         .map(|_| {
             let (queue, worked) = (queue.clone(), worked.clone());
             tokio::spawn(async move {
-                let mut next = queue.get().await;
+                let mut next = soon(queue.get()).await;
                 while let Some(item) = next {
                     tokio::time::sleep(ms(10)).await;
                     worked.fetch_add(1, Ordering::Relaxed);

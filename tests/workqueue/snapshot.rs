@@ -1,6 +1,6 @@
 //! Looking inside: every key, in every state.
 
-use crate::support::{at, because, ms, rate_limited, secs, strict, take};
+use crate::support::{at, because, ms, rate_limited, secs, soon, strict, take};
 use serde_json::json;
 use std::{
     collections::{HashMap, HashSet},
@@ -73,13 +73,13 @@ async fn a_running_key_shows_its_worker_and_whether_it_runs_again() {
     let item = take(&queue);
     advance(ms(4)).await;
     let a = entry(&queue, &"a");
-    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(4), again: false });
+    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(4), again: false, again_in: None });
     assert_eq!((a.priority, a.added_ago, a.reasons), (Priority(5), ms(7), vec!["one".into()]));
 
     queue.add_with("a", Add { reason: Some("two".into()), ..at(3) });
     advance(ms(2)).await;
     let a = entry(&queue, &"a");
-    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(6), again: true });
+    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(6), again: true, again_in: None });
     assert_eq!(
         (a.priority, a.added_ago, a.reasons),
         (Priority(3), ms(2), vec!["two".into()]),
@@ -97,7 +97,7 @@ async fn a_running_key_whose_next_run_was_cancelled_shows_what_it_was_handed_out
     queue.add_with("a", Add { reason: Some("two".into()), ..at(9) });
     assert!(queue.cancel(&"a"));
     let a = entry(&queue, &"a");
-    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(0), again: false });
+    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(0), again: false, again_in: None });
     assert_eq!((a.priority, a.reasons), (Priority(5), vec!["one".into()]), "it only runs");
     drop(item);
 }
@@ -128,7 +128,7 @@ async fn a_failing_key_shows_attempts_and_last_error_until_it_succeeds() {
     let queue = strict();
     queue.add("a");
     for (attempts, error) in [(1, "first"), (2, "second")] {
-        let mut item = queue.get().await.expect("open");
+        let mut item = soon(queue.get()).await.expect("open");
         item.set_error("replaced by the next");
         item.set_error(error);
         item.finish(Outcome::requeue());
@@ -136,9 +136,9 @@ async fn a_failing_key_shows_attempts_and_last_error_until_it_succeeds() {
         assert_eq!((a.attempts, a.last_error.as_deref()), (attempts, Some(error)));
     }
     // A run without an error of its own that does not succeed leaves the last one.
-    queue.get().await.expect("open").finish(Outcome::requeue());
+    soon(queue.get()).await.expect("open").finish(Outcome::requeue());
     assert_eq!(entry(&queue, &"a").last_error.as_deref(), Some("second"));
-    let mut item = queue.get().await.expect("open");
+    let mut item = soon(queue.get()).await.expect("open");
     assert_eq!(entry(&queue, &"a").last_error.as_deref(), Some("second"), "while it runs, too");
     queue.add("a");
     item.set_error("gone with the success");
@@ -222,7 +222,8 @@ async fn a_snapshot_is_json_for_people_and_tools() {
     assert_eq!(
         of("running"),
         json!({
-            "key": "running", "state": "running", "worker": 0, "started_ago": 0.5, "again": false, "priority": 0,
+            "key": "running", "state": "running", "worker": 0, "started_ago": 0.5, "again": false,
+            "again_in": null, "priority": 0,
             "added_ago": 0.5, "attempts": 0, "last_error": null, "reasons": [],
         })
     );

@@ -98,6 +98,12 @@ pub(crate) fn assert_elapsed(start: Instant, delay: Duration) {
     assert!((delay..=delay + ms(1)).contains(&elapsed), "{elapsed:?} instead of {delay:?}");
 }
 
+/// On paused time: what comes, if it ever comes. Otherwise the test fails, instead of hanging.
+pub(crate) async fn soon<F: IntoFuture>(future: F) -> F::Output {
+    let output = tokio::time::timeout(Duration::from_hours(10_000), future).await;
+    output.unwrap_or_else(|_| panic!("it never comes"))
+}
+
 /// A future polled by hand, and whether it was woken since.
 pub(crate) struct ByHand<F> {
     future: Pin<Box<F>>,

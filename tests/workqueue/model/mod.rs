@@ -212,6 +212,7 @@ impl Model {
 
     pub(crate) fn finish(&mut self, key: u8, end: End, priority: Option<i32>, error: Option<String>) {
         if self.phase == Phase::Closed {
+            self.rejected += u64::from(matches!(end, End::After(_) | End::Retry));
             self.keys.remove(&key);
             return;
         }

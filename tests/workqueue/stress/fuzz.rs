@@ -155,13 +155,14 @@ struct Watched {
     seen: AtomicU64,
 }
 
-async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, finished: Arc<Notify>, mut random: Random) {
+async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, seen: Arc<Notify>, mut random: Random) {
     let mut item = queue.get().await;
     loop {
         let Some(key) = item.as_deref().copied() else { return };
         let watched = &keys[key as usize];
         assert!(!watched.running.swap(true, Ordering::SeqCst), "{key} is in two workers");
         watched.seen.store(watched.added.load(Ordering::SeqCst), Ordering::SeqCst);
+        seen.notify_one();
         if random.one_in(3) {
             tokio::task::yield_now().await;
         }
@@ -191,7 +192,6 @@ async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, finished: Arc<N
             4..7 => run.finish_and_try_get(Outcome::requeue_after(Duration::from_micros(random.below(1000)))),
             _ => Some(run.finish_and_get(Outcome::done()).await).flatten(),
         };
-        finished.notify_one();
         item = next;
         // Impatient getters give up at any moment.
         while item.is_none() && !queue.is_closed() {
@@ -211,11 +211,11 @@ fn soak_no_key_is_in_two_workers_and_no_add_is_lost() {
     soak_on_threads(|seed| async move {
         let queue = fuzzed(if seed % 2 == 0 { 0 } else { 16 });
         let keys: Arc<Vec<Watched>> = Arc::new((0..KEYS).map(|_| Watched::default()).collect());
-        let finished = Arc::new(Notify::new());
+        let seen = Arc::new(Notify::new());
         let mut consumers = JoinSet::new();
         for n in 0..CONSUMERS {
             let random = Random::new(seed ^ (n << 32));
-            consumers.spawn(consume(queue.clone(), keys.clone(), finished.clone(), random));
+            consumers.spawn(consume(queue.clone(), keys.clone(), seen.clone(), random));
         }
         let mut producers = JoinSet::new();
         for n in 0..PRODUCERS {
@@ -244,7 +244,7 @@ fn soak_no_key_is_in_two_workers_and_no_add_is_lost() {
         within_the_watchdog(&queue, "a run after every add", async {
             let unseen = |key: &Watched| key.seen.load(Ordering::SeqCst) < key.added.load(Ordering::SeqCst);
             while keys.iter().any(unseen) {
-                finished.notified().await;
+                seen.notified().await;
             }
         })
         .await;
