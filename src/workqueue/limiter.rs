@@ -7,7 +7,7 @@ use super::Key;
 use crate::sync::{Instant, Mutex};
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -55,7 +55,7 @@ impl<K: Key> Limiter<K> {
         let state: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
         let tolerance = interval.saturating_mul(burst.max(1) - 1);
         Self::new(move |_, _, now| {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = state.lock();
             let debt =
                 state.map_or(Duration::ZERO, |(since, debt)| debt.saturating_sub(now.saturating_duration_since(since)));
             *state = Some((now, debt.saturating_add(interval)));

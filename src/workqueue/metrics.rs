@@ -13,7 +13,7 @@ use prometheus_client::{
 };
 use std::{
     fmt,
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 /// Takes the probes of the queues it is given to: [`QueueOptions::metrics`](super::QueueOptions::metrics).
@@ -99,7 +99,7 @@ pub struct Prometheus {
 
 impl Metrics for Prometheus {
     fn watch(&self, probe: Probe) {
-        let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut probes = self.probes.lock();
         probes.retain(|other| other.name != probe.name && other.queue.strong_count() > 0);
         probes.push(probe);
     }
@@ -176,7 +176,7 @@ impl Prometheus {
     /// The queues there are; those that are gone are forgotten.
     fn read(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner).retain(|probe| {
+        self.probes.lock().retain(|probe| {
             let stats = probe.stats();
             let alive = stats.is_some();
             rows.extend(stats.map(|stats| Row { name: escape(&probe.name), stats }));

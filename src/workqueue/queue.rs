@@ -17,7 +17,7 @@ use std::{
     fmt,
     hash::BuildHasher,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -84,7 +84,7 @@ impl<K: Key> fmt::Debug for WorkQueue<K> {
 
 impl<K> Shared<K> {
     pub(super) fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Nanoseconds since the queue was made.

@@ -5,11 +5,26 @@ use std::{
     cell::RefCell,
     future::Future,
     pin::Pin,
+    sync::PoisonError,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+pub(crate) use shuttle::sync::MutexGuard;
+
+/// A lock that a panic does not poison, as that of `src/sync.rs`.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(shuttle::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Time since the schedule began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

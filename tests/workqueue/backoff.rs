@@ -251,6 +251,19 @@ async fn each_failure_begins_a_new_backoff_also_if_the_key_waits_for_a_later_tim
     assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (3, ms(20)), "an event before the backoff elapsed");
 }
 
+/// The time that it waits for since the failure before is an event like any other after that was forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_backoff_does_not_end_the_next() {
+    let queue = failed(1).await;
+    advance(ms(1)).await;
+    queue.forget(&"a");
+    queue.add_rate_limited("a");
+    assert_eq!(backoff(&queue), ms(4), "the earlier time");
+    advance(ms(4)).await;
+    take(&queue).finish(Outcome::requeue());
+    assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (1, ms(5)), "it ran 1 ms before its backoff had elapsed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_after_the_backoff_has_elapsed_escalates() {
     let queue = failed(3).await;

@@ -84,13 +84,18 @@ async fn a_key_that_came_due_goes_before_one_added_after_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_came_due_goes_before_one_whose_run_ended_after_that() {
-    let queue = strict();
-    queue.add("again");
-    let item = take(&queue);
-    queue.add_after("due", ms(10));
-    advance(ms(20)).await;
-    item.finish(Outcome::requeue_after(ms(0)));
-    assert_eq!(run_all(&queue), ["due", "again"]);
+    for added_again in [false, true] {
+        let queue = strict();
+        queue.add("again");
+        let item = take(&queue);
+        queue.add_after("due", ms(10));
+        if added_again {
+            queue.add("again");
+        }
+        advance(ms(20)).await;
+        item.finish(if added_again { Outcome::done() } else { Outcome::requeue_after(ms(0)) });
+        assert_eq!(run_all(&queue), ["due", "again"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

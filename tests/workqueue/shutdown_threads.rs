@@ -1,6 +1,6 @@
 //! Shutdowns while many threads add and get.
 
-use crate::{shutdown::Shutdown, support::secs};
+use crate::{shutdown::Shutdown, stress::within_the_watchdog};
 use std::{
     collections::HashSet,
     sync::{
@@ -9,10 +9,7 @@ use std::{
     },
 };
 use steersman::workqueue::{Add, Outcome, WorkQueue};
-use tokio::{sync::Barrier, task::JoinSet, time::timeout};
-
-/// Only a deadlock takes that long.
-const WATCHDOG: std::time::Duration = secs(30);
+use tokio::{sync::Barrier, task::JoinSet};
 
 // Catalogue 32
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -40,11 +37,10 @@ async fn a_shutdown_while_keys_are_handed_out_does_not_deadlock() {
                 tokio::task::yield_now().await;
             }
             match shutdown {
-                Shutdown::Drain => timeout(WATCHDOG, queue.drain()).await.expect("drained"),
+                Shutdown::Drain => within_the_watchdog(&queue, "draining", queue.drain()).await,
                 other => other.begin(&queue),
             }
-            let ended = timeout(WATCHDOG, workers.join_all()).await;
-            assert!(ended.is_ok(), "{shutdown:?}, round {round}: {:?}", queue.snapshot());
+            within_the_watchdog(&queue, (shutdown, round), workers.join_all()).await;
         }
     }
 }
@@ -66,13 +62,13 @@ async fn what_many_producers_add_before_a_shutdown_is_handed_out_and_nothing_add
         }
         producers.join_all().await;
         match shutdown {
-            Shutdown::Drain => timeout(WATCHDOG, queue.drain()).await.expect("drained"),
+            Shutdown::Drain => within_the_watchdog(&queue, "draining", queue.drain()).await,
             other => other.begin(&queue),
         }
         for n in 0..50 {
             queue.add((n, true));
         }
-        let runs = timeout(WATCHDOG, consumers.join_all()).await.expect("the consumers end").concat();
+        let runs = within_the_watchdog(&queue, shutdown, consumers.join_all()).await.concat();
         assert!(runs.iter().all(|(_, late)| !late), "{shutdown:?}: a key added after the shutdown ran");
         let distinct: HashSet<_> = runs.iter().collect();
         assert_eq!(distinct.len(), runs.len(), "each key runs once");
@@ -116,11 +112,11 @@ async fn no_key_runs_whose_producer_saw_the_shutdown_before_it_added() {
             tokio::task::yield_now().await;
         }
         match shutdown {
-            Shutdown::Drain => timeout(WATCHDOG, queue.drain()).await.expect("drained"),
+            Shutdown::Drain => within_the_watchdog(&queue, "draining", queue.drain()).await,
             other => other.begin(&queue),
         }
-        timeout(WATCHDOG, producers.join_all()).await.expect("the producers see the shutdown");
-        let runs = timeout(WATCHDOG, consumers.join_all()).await.expect("the consumers end").concat();
+        within_the_watchdog(&queue, "the producers, which see the shutdown,", producers.join_all()).await;
+        let runs = within_the_watchdog(&queue, shutdown, consumers.join_all()).await.concat();
         assert!(runs.iter().all(|(_, late)| !late), "{shutdown:?}");
         let stats = queue.stats();
         assert_eq!(stats.adds + stats.rejected, added.load(Ordering::Relaxed) as u64, "every add did one or the other");

@@ -3,14 +3,14 @@
 mod fuzz;
 mod wakes;
 
-use crate::support::secs;
+use crate::support::{secs, within};
 use std::{
     fmt::Debug,
     future::Future,
     time::{Duration, Instant},
 };
 use steersman::workqueue::{Key, WorkQueue};
-use tokio::{runtime, time::timeout};
+use tokio::runtime;
 
 /// Again and again with another seed, for the seconds that the environment variable `STEERSMAN_SOAK` gives, or one.
 pub(crate) fn soak(mut round: impl FnMut(u64)) {
@@ -39,7 +39,11 @@ fn soak_on_threads<F: Future<Output = ()>>(mut round: impl FnMut(u64) -> F) {
 const WATCHDOG: Duration = secs(30);
 
 /// The outcome, or a look inside the queue that does not get there.
-async fn within_the_watchdog<K: Key, T>(queue: &WorkQueue<K>, what: impl Debug, future: impl Future<Output = T>) -> T {
-    let output = timeout(WATCHDOG, future).await;
-    output.unwrap_or_else(|_| panic!("{what:?} takes too long: {queue:?} {:#?}", queue.snapshot()))
+pub(crate) async fn within_the_watchdog<K: Key, T>(
+    queue: &WorkQueue<K>,
+    what: impl Debug,
+    future: impl Future<Output = T>,
+) -> T {
+    let output = within(WATCHDOG, future).await;
+    output.unwrap_or_else(|| panic!("{what:?} takes too long: {queue:?} {:#?}", queue.snapshot()))
 }

@@ -98,10 +98,21 @@ pub(crate) fn assert_elapsed(start: Instant, delay: Duration) {
     assert!((delay..=delay + ms(1)).contains(&elapsed), "{elapsed:?} instead of {delay:?}");
 }
 
+/// The output, unless `limit` passes first. tokio's timeout would poll the future a last time then, and find what a lost
+/// wake-up kept from it.
+pub(crate) async fn within<F: IntoFuture>(limit: Duration, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        () = tokio::time::sleep(limit) => None,
+        output = future.into_future() => Some(output),
+    }
+}
+
 /// On paused time: what comes, if it ever comes. Otherwise the test fails, instead of hanging.
-pub(crate) async fn soon<F: IntoFuture>(future: F) -> F::Output {
-    let output = tokio::time::timeout(Duration::from_hours(10_000), future).await;
-    output.unwrap_or_else(|_| panic!("it never comes"))
+#[track_caller]
+pub(crate) fn soon<F: IntoFuture>(future: F) -> impl Future<Output = F::Output> {
+    let caller = std::panic::Location::caller();
+    async move { within(Duration::from_hours(10_000), future).await.unwrap_or_else(|| panic!("{caller}: it never comes")) }
 }
 
 /// A future polled by hand, and whether it was woken since.
