@@ -1,13 +1,14 @@
 //! Keys waiting for a time, on a hierarchical timing wheel: adding, moving and cancelling cost the same however many wait.
 //!
 //! Invariant: a key is in the bucket that its `ready_at` and `now` give, see [`Wheel::bucket_of`]; so nothing needs to be
-//! remembered to find it again. Times are nanoseconds; buckets of the lowest level span one tick of about a millisecond, those
+//! remembered to find it again. Times are nanoseconds; buckets of the lowest level span one tick, those
 //! of each level above 64 times more. When `now` enters a bucket of a higher level, its keys move down.
 
 use super::{list::List, slots::Slots};
 
-/// A tick is 2^20 ns: a shift instead of a division.
-const TICK_BITS: u32 = 20;
+/// A tick is 2^14 ns, some 16 µs. The bucket of the present tick is walked through whenever one of its keys is due, so it should
+/// hold few; timers tick at a millisecond, but keys are added and taken in between.
+const TICK_BITS: u32 = 14;
 const LEVEL_BITS: u32 = 6;
 /// Enough for every time that 64 bits can name.
 const LEVELS: usize = (u64::BITS - TICK_BITS).div_ceil(LEVEL_BITS) as usize;
