@@ -154,13 +154,12 @@ fn cpu(setup: &Setup) -> Rows {
     vec![("cpu-10k", (used - idle) / 1e3 / this.keys.len() as f64)]
 }
 
-/// Nanoseconds that this process's threads have run, from the kernel's own books.
+/// Nanoseconds that this process has run, also in threads that have ended, to the hundredth of a second.
 fn cpu_time() -> f64 {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is there: this is measured on Linux only");
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
-        .filter_map(|line| line.split(' ').next()?.parse::<f64>().ok())
-        .sum()
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is there: this is measured on Linux only");
+    // Behind the name, which may hold anything, user and system time are the 12th and 13th field.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * 1e7
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -140,7 +140,9 @@ impl<K: Key> State<K> {
     /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
     /// behind the others of its new priority; parked keys stay parked.
     fn merge(&mut self, at: u32, when: When, priority: i32, now: impl Fn() -> u64, wakes: &mut Wakes) {
-        let now = if self.slots[at].pending == Pending::Worker { 0 } else { self.pass(now()) };
+        // A key that stays where it is does not care about the time.
+        let stays = self.slots[at].pending == Pending::Worker && priority <= self.slots[at].priority;
+        let now = if stays { 0 } else { self.pass(now()) };
         let slot = &mut self.slots[at];
         if let When::At { due, backoff, replace } = when {
             self.counters.retries += 1;

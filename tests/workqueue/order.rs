@@ -83,6 +83,16 @@ async fn a_key_that_came_due_goes_before_one_added_after_that() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_came_due_goes_before_one_raised_after_that() {
+    let queue = strict();
+    queue.add_with("raised", at(-1));
+    queue.add_after("due", ms(10));
+    advance(ms(20)).await;
+    queue.add_with("raised", at(0));
+    assert_eq!(run_all(&queue), ["due", "raised"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_that_came_due_goes_before_one_whose_run_ended_after_that() {
     for added_again in [false, true] {
         let queue = strict();

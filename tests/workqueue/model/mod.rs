@@ -124,10 +124,7 @@ impl Model {
 
     fn count_attempt(&mut self, key: u8) -> Duration {
         let rec = self.of(key);
-        let early = rec.run.as_mut().is_some_and(|run| {
-            run.failed = true;
-            std::mem::take(&mut run.early)
-        });
+        let early = rec.run.as_mut().is_some_and(|run| std::mem::take(&mut run.early));
         if !early || rec.attempts == 0 {
             rec.attempts += 1;
         }
@@ -141,8 +138,9 @@ impl Model {
         let rec = self.of(key);
         let raised = priority > rec.priority;
         if let (true, Some((end, _))) = (when.limited, timer) {
-            let pending = matches!(rec.wait, Wait::Time(..)) && rec.backoff > now && !when.replace;
-            rec.backoff = if pending { rec.backoff.min(end) } else { end };
+            // A run that fails begins a new one; without a run, the wait for an earlier one goes on.
+            let waits = rec.run.is_none() && matches!(rec.wait, Wait::Time(..)) && rec.backoff > now;
+            rec.backoff = if waits && !when.replace { rec.backoff.min(end) } else { end };
         }
         match rec.wait {
             Wait::Nothing => {
@@ -200,12 +198,11 @@ impl Model {
         rec.run = Some(Run {
             started: now,
             priority: rec.priority,
+            added_at: rec.added_at,
             reasons: reasons.clone(),
             early: since < rec.backoff,
-            failed: false,
             unparked: false,
         });
-        (rec.backoff, rec.taken_back) = (0, false);
         let waited = Duration::from_nanos(now - since);
         Some(Handed { key, priority: rec.priority, attempt: rec.attempts + 1, waited, reasons })
     }
@@ -281,7 +278,6 @@ impl Model {
         let Some(rec) = self.keys.get_mut(&key) else { return false };
         let waited = std::mem::replace(&mut rec.wait, Wait::Nothing) != Wait::Nothing;
         rec.reasons.clear();
-        rec.taken_back |= waited;
         self.line.retain(|other| *other != key);
         self.free(key);
         waited
@@ -320,7 +316,6 @@ impl Model {
         for rec in self.keys.values_mut() {
             rec.error = None;
             if phase == Phase::Closed || matches!(rec.wait, Wait::Time(..) | Wait::Unpark(..)) {
-                rec.taken_back |= rec.wait != Wait::Nothing;
                 rec.wait = Wait::Nothing;
                 rec.reasons.clear();
             }

@@ -12,9 +12,9 @@ pub(crate) fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos().try_into().unwrap_or(NEVER)
 }
 
-/// What the queue under test is given as its limiter: odd, see [`TICK`](crate::property::TICK).
+/// What the queue under test is given as its limiter.
 pub(crate) fn limiter_delay(attempt: u32) -> Duration {
-    Duration::from_nanos(4_000_037) * 2u32.pow(attempt.min(4))
+    Duration::from_millis(4) * 2u32.pow(attempt.min(4))
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,11 +33,10 @@ pub(crate) enum Wait {
 pub(crate) struct Run {
     pub(crate) started: Nanos,
     pub(crate) priority: i32,
+    pub(crate) added_at: Nanos,
     pub(crate) reasons: Vec<String>,
     /// It came before its backoff had elapsed, and did not fail yet.
     pub(crate) early: bool,
-    /// It was rate limited while it ran: client-go's way of failing.
-    pub(crate) failed: bool,
     pub(super) unparked: bool,
 }
 
@@ -50,10 +49,8 @@ pub(crate) struct Record {
     pub(crate) run: Option<Run>,
     pub(crate) attempts: u32,
     pub(crate) error: Option<String>,
-    /// When the backoff that was set since the key was last handed out ends.
+    /// When its last backoff ends.
     pub(super) backoff: Nanos,
-    /// What it waited for was taken back since it was last handed out.
-    pub(crate) taken_back: bool,
 }
 
 impl Record {
