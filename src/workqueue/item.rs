@@ -66,7 +66,8 @@ impl<K: Key> Item<K> {
         state.reasons.texts(state.runs.get(self.run).reasons)
     }
 
-    /// Added again since this run began: there will be another one.
+    /// Added again since this run began, and ready: it runs once more when this run ends. One added with a delay that has not
+    /// passed does not count.
     pub fn is_queued_again(&self) -> bool {
         let state = self.queue.0.lock();
         state.is_queued_again(self.slot)

@@ -76,6 +76,7 @@ pub enum EntryState {
 impl<K: Key> WorkQueue<K> {
     /// Every key once, read in slices so that nobody waits long for the lock: a key that moves while this reads may be shown in its
     /// old state, its new one, or, if it was queued only meanwhile, not at all. It takes a while with many keys: in async code call it from a blocking task.
+    /// Once the queue is closed it shows nothing, also not what still runs.
     pub fn snapshot(&self) -> Vec<Entry<K>> {
         let mut entries = Vec::new();
         let mut from = 0u32;
