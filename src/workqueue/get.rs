@@ -1,6 +1,10 @@
 //! Waiting for a key.
 
-use super::{Item, Key, WorkQueue, shutdown::Phase, waiters::WaiterId};
+use super::{
+    Item, Key, WorkQueue,
+    shutdown::Phase,
+    waiters::{Asleep, WaiterId},
+};
 use crate::sync::{Instant, Sleep, sleep_until};
 use std::{
     future::Future,
@@ -16,6 +20,8 @@ use tokio::task::coop;
 pub(super) struct Get<'a, K: Key> {
     queue: &'a WorkQueue<K>,
     waiter: Option<WaiterId>,
+    /// It fell asleep in this very poll: there is nothing to look for yet, only an alarm to set.
+    fresh: Option<Asleep>,
     alarm: Option<Alarm>,
 }
 
@@ -25,17 +31,24 @@ struct Alarm {
 }
 
 impl<'a, K: Key> Get<'a, K> {
-    pub(super) fn new(queue: &'a WorkQueue<K>) -> Self {
-        Self { queue, waiter: None, alarm: None }
+    /// `asleep`: a place among the sleeping getters taken in this very poll.
+    pub(super) fn new(queue: &'a WorkQueue<K>, asleep: Option<Asleep>) -> Self {
+        Self { queue, waiter: asleep.as_ref().map(|asleep| asleep.id), fresh: asleep, alarm: None }
     }
 
-    /// True once it is time.
-    fn poll_alarm(&mut self, at: u64, cx: &mut Context<'_>) -> bool {
-        let Some(deadline) = self.queue.0.instant(at) else { return false };
-        if self.alarm.as_ref().is_none_or(|alarm| alarm.at != at) {
-            self.alarm = Some(Alarm { at, sleep: Box::pin(sleep_until(deadline)) });
-        }
-        self.alarm.as_mut().is_some_and(|alarm| alarm.sleep.as_mut().poll(cx).is_ready() || Instant::now() >= deadline)
+    /// True if it may sleep on.
+    fn poll_alarm(&mut self, at: Option<u64>, cx: &mut Context<'_>) -> bool {
+        let deadline = at.and_then(|at| self.queue.0.instant(at).map(|deadline| (at, deadline)));
+        let Some((at, deadline)) = deadline else {
+            self.alarm = None;
+            return true;
+        };
+        let alarm = match self.alarm.take() {
+            Some(alarm) if alarm.at == at => alarm,
+            _ => Alarm { at, sleep: Box::pin(sleep_until(deadline)) },
+        };
+        let sleep = &mut self.alarm.insert(alarm).sleep;
+        sleep.as_mut().poll(cx).is_pending() && Instant::now() < deadline
     }
 }
 
@@ -43,34 +56,38 @@ impl<K: Key> Future for Get<'_, K> {
     type Output = Option<Item<K>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let progress = ready!(coop::poll_proceed(cx));
         let this = &mut *self;
+        if let Some(asleep) = this.fresh.take()
+            && this.poll_alarm(asleep.alarm, cx)
+        {
+            return Poll::Pending;
+        }
+        let progress = ready!(coop::poll_proceed(cx));
         loop {
             let now = this.queue.0.now();
             let waiter = &mut this.waiter;
-            let (found, wake_at) = this.queue.0.change(|state, wakes| {
-                if state.phase == Phase::Closed {
-                    state.waiters.leave(waiter, wakes);
-                    return (Poll::Ready(None), None);
-                }
-                let taken = state.take(now, this.queue.0.timing);
-                if taken.is_none() && state.phase == Phase::Open {
-                    return (Poll::Pending, state.sleep(waiter, cx.waker(), wakes));
-                }
+            let found = this.queue.0.change(|state, wakes| {
                 state.waiters.leave(waiter, wakes);
-                (Poll::Ready(taken), None)
+                if state.phase == Phase::Closed {
+                    return Ok(None);
+                }
+                match state.take(now, this.queue.0.timing) {
+                    Some(slot) => Ok(Some(Item::new(this.queue, &state.slots, slot, now))),
+                    None if state.phase == Phase::Open => {
+                        let Asleep { id, alarm } = state.sleep(cx.waker());
+                        *waiter = Some(id);
+                        Err(alarm)
+                    }
+                    None => Ok(None),
+                }
             });
-            match (found, wake_at) {
-                (Poll::Ready(taken), _) => {
+            match found {
+                Ok(item) => {
                     progress.made_progress();
-                    return Poll::Ready(taken.map(|taken| this.queue.item(taken, now)));
+                    return Poll::Ready(item);
                 }
-                (Poll::Pending, Some(at)) if this.poll_alarm(at, cx) => {}
-                (Poll::Pending, Some(_)) => return Poll::Pending,
-                (Poll::Pending, None) => {
-                    this.alarm = None;
-                    return Poll::Pending;
-                }
+                Err(alarm) if this.poll_alarm(alarm, cx) => return Poll::Pending,
+                Err(_) => {}
             }
         }
     }

@@ -2,10 +2,22 @@
 
 use super::{
     Key, Next, Outcome, Priority, Reason, WorkQueue,
+    get::Get,
     queue::Place,
-    state::{End, Ended, NEVER, Taken},
+    shutdown::Phase,
+    slots::Slots,
+    state::{End, Ended, NEVER},
+    waiters::Asleep,
 };
-use std::{fmt, future::poll_fn, ops::Deref, sync::Arc, task::Poll, time::Duration};
+use crate::sync::Instant;
+use std::{
+    fmt,
+    future::poll_fn,
+    ops::Deref,
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
 use tokio::task::coop;
 
 /// A key in work: no other worker has it until this is finished or dropped.
@@ -13,64 +25,85 @@ use tokio::task::coop;
 /// Dropping it, also by a panic, ends the run and leaves the rest as it is: added meanwhile, the key runs again; failed attempts stay counted.
 pub struct Item<K: Key> {
     queue: WorkQueue<K>,
+    held: Held<K>,
+    error: Option<Arc<str>>,
+    finished: bool,
+}
+
+/// What was handed out.
+struct Held<K> {
     key: K,
     slot: u32,
     run: u32,
     priority: Priority,
     attempts: u32,
     waited: u64,
-    error: Option<Arc<str>>,
-    finished: bool,
+}
+
+impl<K: Key> Held<K> {
+    #[inline]
+    fn new(slots: &Slots<K>, at: u32, now: u64) -> Self {
+        let slot = &slots[at];
+        Self {
+            key: slot.key.clone().expect("a slot in use has a key"),
+            slot: at,
+            run: slot.place,
+            priority: Priority(slot.priority),
+            attempts: slot.attempts,
+            waited: now.saturating_sub(slot.ready_at),
+        }
+    }
+}
+
+impl<K: Key> Held<K> {
+    /// The old key comes back, to be dropped without the lock.
+    #[inline]
+    fn become_next(&mut self, slots: &Slots<K>, at: u32, now: u64) -> K {
+        let slot = &slots[at];
+        (self.slot, self.run, self.attempts) = (at, slot.place, slot.attempts);
+        self.priority = Priority(slot.priority);
+        self.waited = now.saturating_sub(slot.ready_at);
+        std::mem::replace(&mut self.key, slot.key.clone().expect("a slot in use has a key"))
+    }
 }
 
 impl<K: Key> Item<K> {
     #[inline]
-    pub(super) fn new(queue: WorkQueue<K>, taken: Taken<K>, now: u64) -> Self {
-        let Taken { key, slot, run, priority, attempts, ready_at } = taken;
-        Self {
-            queue,
-            key,
-            slot,
-            run,
-            priority: Priority(priority),
-            attempts,
-            waited: now.saturating_sub(ready_at),
-            error: None,
-            finished: false,
-        }
+    pub(super) fn new(queue: &WorkQueue<K>, slots: &Slots<K>, at: u32, now: u64) -> Self {
+        Self { queue: queue.clone(), held: Held::new(slots, at, now), error: None, finished: false }
     }
 
     /// The key.
     pub fn key(&self) -> &K {
-        &self.key
+        &self.held.key
     }
 
     /// The priority it was handed out with, and will be requeued with unless told otherwise.
     pub fn priority(&self) -> Priority {
-        self.priority
+        self.held.priority
     }
 
     /// 1 on the first run since the last success.
     pub fn attempt(&self) -> u32 {
-        self.attempts.saturating_add(1)
+        self.held.attempts.saturating_add(1)
     }
 
     /// How long it was ready before this worker got it.
     pub fn waited(&self) -> Duration {
-        Duration::from_nanos(self.waited)
+        Duration::from_nanos(self.held.waited)
     }
 
     /// Why it runs: the last reasons it was added with, oldest first.
     pub fn reasons(&self) -> Vec<Reason> {
         let state = self.queue.0.lock();
-        state.reasons.texts(state.runs.get(self.run).reasons)
+        state.reasons.texts(state.runs.get(self.held.run).reasons)
     }
 
     /// Added again since this run began, and ready: it runs once more when this run ends. One added with a delay that has not
     /// passed does not count.
     pub fn is_queued_again(&self) -> bool {
         let state = self.queue.0.lock();
-        state.is_queued_again(self.slot)
+        state.is_queued_again(self.held.slot)
     }
 
     /// Why this run failed, for [`snapshot`](WorkQueue::snapshot): shown until the key succeeds or is forgotten.
@@ -88,56 +121,60 @@ impl<K: Key> Item<K> {
     /// the future later loses nothing.
     pub async fn finish_and_get(mut self, outcome: Outcome) -> Option<Self> {
         let end = self.end(outcome);
-        let taken = poll_fn(|cx| match coop::poll_proceed(cx) {
+        let asleep = poll_fn(|cx| match coop::poll_proceed(cx) {
             Poll::Ready(progress) => {
-                let taken = self.finish_and_take(end, outcome.priority);
-                if taken {
+                let asleep = self.finish_and_take(end, outcome.priority, Some(cx.waker()));
+                if !self.finished {
                     progress.made_progress();
                 }
-                Poll::Ready(taken)
+                Poll::Ready(asleep)
             }
             // Others of this runtime wait for their turn: end the run, and let `get` wait for ours.
             Poll::Pending => {
                 self.finish_with(end, outcome.priority);
-                Poll::Ready(false)
+                Poll::Ready(None)
             }
         });
-        if taken.await {
+        let asleep = asleep.await;
+        if !self.finished {
             return Some(self);
         }
         let queue = self.queue.clone();
         drop(self); // The key is done: nothing keeps it while this waits for the next.
-        queue.get().await
+        Get::new(&queue, asleep).await
     }
 
     /// [`Self::finish`] and [`WorkQueue::try_get`] under one lock.
     pub fn finish_and_try_get(mut self, outcome: Outcome) -> Option<Self> {
         let end = self.end(outcome);
-        self.finish_and_take(end, outcome.priority).then_some(self)
+        self.finish_and_take(end, outcome.priority, None);
+        (!self.finished).then_some(self)
     }
 
     /// Done, but not ready again before [`WorkQueue::unpark`]; adds meanwhile are merged. If it was unparked since this run began, it is
     /// ready at once: no event is lost between looking and parking.
     pub fn park(mut self) {
-        self.finish_with(End::Park { until: NEVER }, None);
+        self.finish_with(End::Park(NEVER), None);
     }
 
     /// [`Self::park`], but no longer than `bound`.
     pub fn park_for(mut self, bound: Duration) {
         let bound = u64::try_from(bound.as_nanos()).unwrap_or(NEVER);
         let until = self.queue.0.now().saturating_add(bound).min(NEVER - 1);
-        self.finish_with(End::Park { until }, None);
+        self.finish_with(End::Park(until), None);
     }
 
     /// What an outcome means for the state. Asks the limiter, without the lock.
+    #[inline]
     fn end(&self, outcome: Outcome) -> End {
         let queue = &self.queue.0;
         match outcome.next {
-            Next::Done => End::Success(None),
-            Next::After(delay) => End::Success(Some(queue.when(delay, false, false))),
+            Next::Done => End::Success,
+            Next::After(delay) => End::Again(queue.due(delay, Instant::now())),
             Next::RateLimited => {
-                let delay = queue.limit(&self.key, Place::Slot(self.slot));
-                End::Retry(queue.when(delay, true, false))
+                let now = Instant::now();
+                let delay = queue.limit(&self.held.key, Place::Slot(self.held.slot), now);
+                End::Retry(queue.due(delay, now))
             }
         }
     }
@@ -145,10 +182,10 @@ impl<K: Key> Item<K> {
     fn ended(&mut self, end: End, priority: Option<Priority>) -> Ended {
         self.finished = true;
         Ended {
-            slot: self.slot,
-            run: self.run,
+            slot: self.held.slot,
+            run: self.held.run,
             end,
-            priority: priority.unwrap_or(self.priority).0,
+            priority: priority.unwrap_or(self.held.priority).0,
             error: self.error.take(),
         }
     }
@@ -160,22 +197,20 @@ impl<K: Key> Item<K> {
         self.queue.0.change(|state, wakes| state.finish(ended, now, || queue.now(), wakes));
     }
 
-    /// True if this is another key now.
-    fn finish_and_take(&mut self, end: End, priority: Option<Priority>) -> bool {
+    /// Finish, and become the next key if there is one. If there is none and will be one, and a waker is given, fall asleep.
+    fn finish_and_take(&mut self, end: End, priority: Option<Priority>, waker: Option<&Waker>) -> Option<Asleep> {
         let ended = self.ended(end, priority);
-        let queue = &self.queue.0;
+        let Self { queue: WorkQueue(queue), held, finished, .. } = self;
         let now = queue.now();
-        let (taken, _key) = self.queue.0.change(|state, wakes| {
-            let key = state.finish(ended, queue.timing.then_some(now), || now, wakes);
-            (state.take(now, queue.timing), key)
+        let (asleep, _keys) = queue.change(|state, wakes| {
+            let done = state.finish(ended, queue.timing.then_some(now), || now, wakes);
+            let taken = state.take(now, queue.timing);
+            *finished = taken.is_none();
+            let asleep = waker.filter(|_| taken.is_none() && state.phase == Phase::Open);
+            let asleep = asleep.map(|waker| state.sleep(waker));
+            (asleep, (done, taken.map(|at| held.become_next(&state.slots, at, now))))
         });
-        let Some(taken) = taken else { return false };
-        self.key = taken.key;
-        (self.slot, self.run, self.attempts) = (taken.slot, taken.run, taken.attempts);
-        self.priority = Priority(taken.priority);
-        self.waited = now.saturating_sub(taken.ready_at);
-        self.finished = false;
-        true
+        asleep
     }
 }
 
@@ -190,15 +225,15 @@ impl<K: Key> Drop for Item<K> {
 impl<K: Key> Deref for Item<K> {
     type Target = K;
     fn deref(&self) -> &K {
-        &self.key
+        &self.held.key
     }
 }
 
 impl<K: Key> fmt::Debug for Item<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item")
-            .field("key", &self.key)
-            .field("priority", &self.priority)
+            .field("key", &self.held.key)
+            .field("priority", &self.held.priority)
             .field("attempt", &self.attempt())
             .field("waited", &self.waited())
             .finish_non_exhaustive()

@@ -8,7 +8,7 @@ use super::{
     metrics::Probe,
     shutdown::Phase,
     slots::KeyHash,
-    state::{State, Taken, When},
+    state::{State, When},
     waiters::Wakes,
 };
 use crate::sync::{Instant, Mutex, MutexGuard};
@@ -102,13 +102,13 @@ impl<K> Shared<K> {
         self.epoch.checked_add(Duration::from_nanos(nanos))
     }
 
-    /// `delay` from now, as a moment of the queue's clock; zero is now itself.
-    pub(super) fn when(&self, delay: Duration, backoff: bool, replace: bool) -> When {
+    /// `delay` after `now`, as a moment of the queue's clock; 0 is now itself.
+    pub(super) fn due(&self, delay: Duration, now: Instant) -> u64 {
         if delay.is_zero() {
-            return When::Now;
+            return 0;
         }
         let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        When::At { due: self.now().saturating_add(delay), backoff, replace }
+        self.since_epoch(now).saturating_add(delay)
     }
 }
 
@@ -130,7 +130,7 @@ impl<K: Key> Shared<K> {
     }
 
     /// Count an attempt of the key and ask the limiter how long it waits.
-    pub(super) fn limit(&self, key: &K, place: Place) -> Duration {
+    pub(super) fn limit(&self, key: &K, place: Place, now: Instant) -> Duration {
         let mut state = self.lock();
         if state.phase != Phase::Open {
             return Duration::ZERO;
@@ -142,7 +142,7 @@ impl<K: Key> Shared<K> {
         let attempt = state.count_attempt(slot);
         drop(state);
         drop(known);
-        let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, Instant::now())));
+        let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, now)));
         limited.unwrap_or_else(|_| {
             self.lock().counters.limiter_panics += 1;
             default_delay(attempt)
@@ -189,44 +189,47 @@ impl<K: Key> WorkQueue<K> {
 
     /// Add a key as told.
     pub fn add_with(&self, key: K, add: Add) {
+        let now = Instant::now();
         let hash = self.0.hash(&key);
-        let when = self.when(hash, &key, &add);
+        let when = self.when(hash, &key, &add, now);
         let how = (when, add.priority.unwrap_or_default().0, add.reason.as_ref());
-        self.0.change(|state, wakes| state.add((hash, key), how, || self.0.now(), wakes));
+        let now = self.0.since_epoch(now);
+        self.0.change(|state, wakes| state.add((hash, key), how, || now, wakes));
     }
 
     /// Add many keys alike, for less than one by one. Others get their turn in between.
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>, add: Add) {
         let mut keys = keys.into_iter();
         loop {
-            let batch: Vec<_> = keys
-                .by_ref()
-                .take(BATCH)
-                .map(|key| {
-                    let hash = self.0.hash(&key);
-                    let when = self.when(hash, &key, &add);
-                    ((hash, key), (when, add.priority.unwrap_or_default().0, add.reason.as_ref()))
-                })
-                .collect();
+            let batch: Vec<_> = keys.by_ref().take(BATCH).collect();
             if batch.is_empty() {
                 return;
             }
-            let now = self.0.now();
+            let now = Instant::now();
+            let batch: Vec<_> = batch
+                .into_iter()
+                .map(|key| {
+                    let hash = self.0.hash(&key);
+                    let when = self.when(hash, &key, &add, now);
+                    ((hash, key), (when, add.priority.unwrap_or_default().0, add.reason.as_ref()))
+                })
+                .collect();
+            let now = self.0.since_epoch(now);
             self.0.change(|state, wakes| {
                 batch.into_iter().filter_map(|(key, how)| state.add(key, how, || now, wakes)).collect::<Vec<_>>()
             });
         }
     }
 
-    fn when(&self, hash: KeyHash, key: &K, add: &Add) -> When {
+    fn when(&self, hash: KeyHash, key: &K, add: &Add, now: Instant) -> When {
         let after = add.after.filter(|after| !after.is_zero());
-        let limited = add.rate_limited.then(|| self.0.limit(key, Place::Hash(hash)));
+        let limited = add.rate_limited.then(|| self.0.limit(key, Place::Hash(hash), now));
         let delay = match (after, limited) {
             (Some(after), Some(limited)) => after.min(limited),
             (None, Some(limited)) => limited,
             (after, None) => after.unwrap_or_default(),
         };
-        self.0.when(delay, add.rate_limited, add.replace_timer)
+        When::at(self.0.due(delay, now), add.rate_limited, add.replace_timer)
     }
 
     /// The next key, `None` once shut down. Dropping the future loses nothing.
@@ -234,20 +237,17 @@ impl<K: Key> WorkQueue<K> {
     /// # Panics
     /// If keys wait for a time and this is not polled in a tokio runtime with its timer enabled.
     pub async fn get(&self) -> Option<Item<K>> {
-        Get::new(self).await
+        Get::new(self, None).await
     }
 
     /// The next key if one is ready.
     #[inline]
     pub fn try_get(&self) -> Option<Item<K>> {
         let now = self.0.now();
-        let taken = self.0.change(|state, _| state.take(now, self.0.timing));
-        taken.map(|taken| self.item(taken, now))
-    }
-
-    #[inline]
-    pub(super) fn item(&self, taken: Taken<K>, now: u64) -> Item<K> {
-        Item::new(self.clone(), taken, now)
+        self.0.change(|state, _| {
+            let slot = state.take(now, self.0.timing)?;
+            Some(Item::new(self, &state.slots, slot, now))
+        })
     }
 
     /// Make a parked key ready. If it runs, parking it at the end of that run does not last. Otherwise nothing happens.

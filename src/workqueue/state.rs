@@ -15,7 +15,7 @@ use super::{
     shutdown::Phase,
     slots::{KeyHash, Pending, Running, Slots},
     stats::Counters,
-    waiters::{WaiterId, Waiters, Wakes},
+    waiters::{Asleep, Waiters, Wakes},
     wheel::Wheel,
 };
 use std::{collections::HashMap, sync::Arc, task::Waker};
@@ -57,14 +57,11 @@ pub(super) enum When {
     },
 }
 
-/// A key handed out.
-pub(super) struct Taken<K> {
-    pub(super) key: K,
-    pub(super) slot: u32,
-    pub(super) run: u32,
-    pub(super) priority: i32,
-    pub(super) attempts: u32,
-    pub(super) ready_at: u64,
+impl When {
+    /// `due` as a moment of the queue's clock; 0 is now.
+    pub(super) fn at(due: u64, backoff: bool, replace: bool) -> Self {
+        if due == 0 { Self::Now } else { Self::At { due, backoff, replace } }
+    }
 }
 
 /// A run that ends.
@@ -77,18 +74,19 @@ pub(super) struct Ended {
     pub(super) error: Option<Arc<str>>,
 }
 
-/// How a run ends.
+/// How a run ends. Times are moments of the queue's clock; 0 is now.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     /// Leave everything as it is.
     Drop,
-    /// Forget failed attempts; again at a time, if one is given.
-    Success(Option<When>),
-    /// Once more as the limiter said.
-    Retry(When),
-    Park {
-        until: u64,
-    },
+    /// Forget failed attempts.
+    Success,
+    /// Forget failed attempts; once more at this time.
+    Again(u64),
+    /// Once more at this time, as the limiter said.
+    Retry(u64),
+    /// Until unparked, or this time.
+    Park(u64),
 }
 
 impl<K: Key> State<K> {
@@ -240,8 +238,9 @@ impl<K: Key> State<K> {
         });
     }
 
-    /// Hand out the key whose turn it is.
-    pub(super) fn take(&mut self, now: u64, timing: bool) -> Option<Taken<K>> {
+    /// Hand out the key whose turn it is: its slot, whose `place` is the number of the run.
+    #[inline]
+    pub(super) fn take(&mut self, now: u64, timing: bool) -> Option<u32> {
         self.pass(now);
         let at = self.ready.pop(&mut self.slots)?;
         let slot = &mut self.slots[at];
@@ -257,8 +256,7 @@ impl<K: Key> State<K> {
         if timing {
             self.counters.waited.observe(now.saturating_sub(slot.ready_at));
         }
-        let key = slot.key.clone().expect("a ready slot has a key");
-        Some(Taken { key, slot: at, run, priority: slot.priority, attempts: slot.attempts, ready_at: slot.ready_at })
+        Some(at)
     }
 
     /// Whether the key of a run will run once more.
@@ -295,7 +293,7 @@ impl<K: Key> State<K> {
             self.counters.worked.observe(ended_at.saturating_sub(started));
         }
         if self.phase == Phase::Closed {
-            self.counters.rejected += u64::from(matches!(end, End::Success(Some(_)) | End::Retry(_)));
+            self.counters.rejected += u64::from(matches!(end, End::Again(_) | End::Retry(_)));
             self.reasons.release(&mut reasons);
             return None;
         }
@@ -303,23 +301,20 @@ impl<K: Key> State<K> {
             self.errors.insert(at, error);
         }
         let open = self.phase == Phase::Open;
-        let requeue = match end {
-            End::Drop => None,
-            End::Success(when) => {
-                self.forget_slot(at);
-                when
-            }
-            End::Retry(when) => Some(when),
-            End::Park { until } => {
-                self.park(at, until, priority, &mut reasons, &now, wakes);
-                None
-            }
-        };
+        if let End::Success | End::Again(_) = end {
+            self.forget_slot(at);
+        }
+        if let End::Park(until) = end {
+            self.park(at, until, priority, &mut reasons, &now, wakes);
+        }
         self.reasons.release(&mut reasons);
-        match requeue {
-            Some(when) if open => self.merge(at, when, priority, &now, wakes),
-            Some(_) => self.counters.rejected += 1,
-            None => {}
+        if let End::Again(due) | End::Retry(due) = end {
+            if open {
+                let when = When::at(due, matches!(end, End::Retry(_)), false);
+                self.merge(at, when, priority, &now, wakes);
+            } else {
+                self.counters.rejected += 1;
+            }
         }
         if self.slots[at].pending == Pending::Worker {
             if self.wheel.next_due().is_some() {
@@ -425,10 +420,9 @@ impl<K: Key> State<K> {
         Some(key)
     }
 
-    /// Fall asleep until there may be a key; the time to wake by, if this getter has to keep it.
-    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker, wakes: &mut Wakes) -> Option<u64> {
-        let due = self.wheel.next_due();
-        if self.waiters.sleep(id, waker, due.is_some(), wakes) { due } else { None }
+    /// Fall asleep until there may be a key.
+    pub(super) fn sleep(&mut self, waker: &Waker) -> Asleep {
+        self.waiters.sleep(waker, self.wheel.next_due())
     }
 
     /// Wake whom the state now concerns: the last step of every change, see [`Shared::change`](super::queue::Shared::change).

@@ -15,8 +15,15 @@ use std::task::Waker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaiterId(u32);
 
+/// A getter that has just fallen asleep, and the time to wake by if it has to keep it.
+#[must_use]
+pub(super) struct Asleep {
+    pub(super) id: WaiterId,
+    pub(super) alarm: Option<u64>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asleep {
+enum Sleeper {
     Idle,
     Timekeeper,
     /// Not any more: it was woken and has not been polled since.
@@ -26,7 +33,7 @@ enum Asleep {
 struct Waiter {
     links: Links,
     waker: Option<Waker>,
-    asleep: Asleep,
+    asleep: Sleeper,
 }
 
 pub(super) struct Waiters {
@@ -50,10 +57,9 @@ impl Waiters {
         Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, timekeeper: None, woken: 0 }
     }
 
-    /// Fall asleep, for the first time or again; true if this getter has to keep the time.
-    pub(super) fn sleep(&mut self, id: &mut Option<WaiterId>, waker: &Waker, timed: bool, wakes: &mut Wakes) -> bool {
-        self.leave(id, wakes);
-        let waiter = Waiter { links: Links::UNLINKED, waker: Some(waker.clone()), asleep: Asleep::Idle };
+    /// Fall asleep, while the first key that waits for a time is due at `first_due`.
+    pub(super) fn sleep(&mut self, waker: &Waker, first_due: Option<u64>) -> Asleep {
+        let waiter = Waiter { links: Links::UNLINKED, waker: Some(waker.clone()), asleep: Sleeper::Idle };
         let at = if let Some(at) = self.free.pop() {
             self.nodes[at as usize] = waiter;
             at
@@ -61,23 +67,23 @@ impl Waiters {
             self.nodes.push(waiter);
             self.nodes.len() as u32 - 1
         };
-        *id = Some(WaiterId(at));
-        if timed && self.timekeeper.is_none() {
+        let alarm = first_due.filter(|_| self.timekeeper.is_none());
+        if alarm.is_some() {
             self.timekeeper = Some(at);
-            self.nodes[at as usize].asleep = Asleep::Timekeeper;
-            return true;
+            self.nodes[at as usize].asleep = Sleeper::Timekeeper;
+        } else {
+            self.idle.push_back(&mut self.nodes, at);
         }
-        self.idle.push_back(&mut self.nodes, at);
-        false
+        Asleep { id: WaiterId(at), alarm }
     }
 
     /// The getter is awake, or gone.
     pub(super) fn leave(&mut self, id: &mut Option<WaiterId>, wakes: &mut Wakes) {
         let Some(WaiterId(at)) = id.take() else { return };
         match self.nodes[at as usize].asleep {
-            Asleep::Idle => self.idle.unlink(&mut self.nodes, at),
-            Asleep::Timekeeper => self.timekeeper = None,
-            Asleep::Woken => self.woken -= 1,
+            Sleeper::Idle => self.idle.unlink(&mut self.nodes, at),
+            Sleeper::Timekeeper => self.timekeeper = None,
+            Sleeper::Woken => self.woken -= 1,
         }
         wakes.dropped = self.nodes[at as usize].waker.take();
         self.free.push(at);
@@ -117,7 +123,7 @@ impl Waiters {
     fn wake_one(&mut self) -> Option<Waker> {
         let at = self.idle.pop_back(&mut self.nodes).or_else(|| self.timekeeper.take())?;
         let waiter = &mut self.nodes[at as usize];
-        waiter.asleep = Asleep::Woken;
+        waiter.asleep = Sleeper::Woken;
         self.woken += 1;
         waiter.waker.take()
     }
