@@ -1,0 +1,353 @@
+//! Where objects live: tables of objects under one revision counter, and the log of what happened to them.
+//!
+//! Invariants:
+//! - Every write takes the next revision, whatever table it is in.
+//! - A table's log has every change after its `floor`, in order and without gaps. So the table as of any revision from `floor` on can
+//!   be told, by undoing what came later, and a watcher that reads the log from there misses nothing and sees nothing twice.
+//! - Whoever reads sees a whole number of writes: all of it is under one lock.
+//!
+//! Nothing here knows Kubernetes. A write names the revision of the object that it was made from, and is refused if the object has
+//! moved on: the pipeline that makes objects runs without the lock, and once more when it lost the race.
+
+use crate::{
+    object::{Content, Key, Object},
+    persist::Log,
+};
+use parking_lot::RwLock;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
+use tokio::sync::watch;
+
+/// One table's name: `widgets.example.com`.
+pub(crate) type TableName = Arc<str>;
+
+/// The store. A handle: clones share one.
+#[derive(Clone)]
+pub(crate) struct Store(Arc<RwLock<State>>);
+
+struct State {
+    revision: u64,
+    tables: HashMap<TableName, Table>,
+    /// So many changes are kept per table.
+    history: usize,
+    log: Option<Log>,
+}
+
+struct Table {
+    objects: BTreeMap<Key, Arc<Object>>,
+    changes: Changes,
+    /// What happened after this revision is in `changes`.
+    floor: u64,
+    /// Marked changed by every write to the table. Once the table is dropped it has the changes, for those who have not seen them.
+    grown: watch::Sender<Option<Changes>>,
+}
+
+type Changes = VecDeque<Arc<Change>>;
+
+/// What a write did to an object.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) revision: u64,
+    pub(crate) before: Option<Arc<Object>>,
+    pub(crate) after: Option<Arc<Object>>,
+}
+
+impl Change {
+    pub(crate) fn key(&self) -> &Key {
+        let object = self.after.as_ref().or(self.before.as_ref());
+        &object.expect("a change has a state before or after it").key
+    }
+}
+
+/// Why a write was refused.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The object is not at the revision that the write was made from.
+    Moved,
+    /// The table is gone.
+    NoTable,
+    /// It could not be made durable; nothing was changed.
+    Log(std::io::Error),
+}
+
+/// History does not go back that far: it begins at `floor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) floor: u64,
+}
+
+/// Objects in key order, as of a revision.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) revision: u64,
+    pub(crate) objects: Vec<Arc<Object>>,
+    /// How many more there are.
+    pub(crate) remaining: usize,
+}
+
+/// Which objects of a table to scan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Range<'a> {
+    /// Only this namespace; empty for all.
+    pub(crate) namespace: &'a str,
+    /// Only keys from this one on.
+    pub(crate) from: &'a str,
+    /// At most so many.
+    pub(crate) limit: Option<usize>,
+}
+
+impl Store {
+    /// An empty store that keeps `history` changes per table.
+    pub(crate) fn new(history: usize) -> Self {
+        Self(Arc::new(RwLock::new(State { revision: 1, tables: HashMap::new(), history, log: None })))
+    }
+
+    /// A copy that goes its own way, history included. It is not durable.
+    pub(crate) fn fork(&self) -> Self {
+        let state = self.0.read();
+        let tables = state.tables.iter().map(|(name, table)| (name.clone(), table.fork())).collect();
+        Self(Arc::new(RwLock::new(State { revision: state.revision, tables, history: state.history, log: None })))
+    }
+
+    /// Make a table, if it is not there.
+    pub(crate) fn create_table(&self, name: &TableName) {
+        let mut state = self.0.write();
+        let floor = state.revision;
+        state.tables.entry(name.clone()).or_insert_with(|| Table::new(floor));
+    }
+
+    /// Drop a table with all that is in it. Its watchers come to an end once they have read everything.
+    pub(crate) fn drop_table(&self, name: &str) {
+        let mut state = self.0.write();
+        if let Some(table) = state.tables.remove(name) {
+            table.grown.send_replace(Some(table.changes));
+        }
+    }
+
+    /// Of the last write.
+    pub(crate) fn revision(&self) -> u64 {
+        self.0.read().revision
+    }
+
+    pub(crate) fn get(&self, table: &str, key: &str) -> Option<Arc<Object>> {
+        self.0.read().tables.get(table)?.objects.get(key).cloned()
+    }
+
+    /// Write an object that is at revision `seen`, `None` if it is not there; `content` is `None` to remove it.
+    pub(crate) fn write(
+        &self,
+        table: &str,
+        key: &Key,
+        seen: Option<u64>,
+        content: Option<Content>,
+    ) -> Result<Arc<Change>, Refused> {
+        let mut state = self.0.write();
+        let State { revision, tables, history, log } = &mut *state;
+        let (name, _) = tables.get_key_value(table).ok_or(Refused::NoTable)?;
+        let name = name.clone();
+        let table = tables.get_mut(&name).ok_or(Refused::NoTable)?;
+        let before = table.objects.get(key).cloned();
+        if before.as_ref().map(|object| object.revision) != seen || (before.is_none() && content.is_none()) {
+            return Err(Refused::Moved);
+        }
+        let next = *revision + 1;
+        if let Some(log) = log {
+            log.append(&name, key, next, content.as_ref()).map_err(Refused::Log)?;
+        }
+        *revision = next;
+        let after = content.map(|content| Arc::new(Object::new(key.clone(), next, content)));
+        let change = Arc::new(Change { revision: next, before, after });
+        table.apply(change.clone(), *history);
+        let grown = table.grown.clone();
+        if let Some(log) = log
+            && log.wants_snapshot()
+        {
+            let objects =
+                tables.iter().flat_map(|(name, table)| table.objects.values().map(move |object| (name, object)));
+            log.snapshot(next, objects).map_err(Refused::Log)?;
+        }
+        drop(state);
+        grown.send_modify(|_| ());
+        Ok(change)
+    }
+
+    /// The objects in `range`, as of revision `at` or now.
+    pub(crate) fn scan(&self, table: &str, range: Range<'_>, at: Option<u64>) -> Result<Scan, Expired> {
+        let state = self.0.read();
+        let revision = at.unwrap_or(state.revision);
+        match state.tables.get(table) {
+            Some(table) => table.scan(range, revision),
+            None => Ok(Scan { revision, objects: Vec::new(), remaining: 0 }),
+        }
+    }
+
+    /// All changes of a table after revision `from`. `None` if there is no such table.
+    pub(crate) fn watch(&self, table: &str, from: u64) -> Option<Result<Cursor, Expired>> {
+        let state = self.0.read();
+        let (name, table) = state.tables.get_key_value(table)?;
+        Some(if from < table.floor { Err(Expired { floor: table.floor }) } else { Ok(self.cursor(name, table, from)) })
+    }
+
+    /// The objects in `range`, and all changes from then on: nothing falls in between.
+    pub(crate) fn scan_and_watch(&self, table: &str, range: Range<'_>) -> Option<(Scan, Cursor)> {
+        let state = self.0.read();
+        let (name, table) = state.tables.get_key_value(table)?;
+        let scan = table.scan(range, state.revision).ok()?;
+        Some((scan, self.cursor(name, table, state.revision)))
+    }
+
+    fn cursor(&self, name: &TableName, table: &Table, from: u64) -> Cursor {
+        Cursor { store: self.clone(), table: name.clone(), seen: from, grown: table.grown.subscribe() }
+    }
+
+    /// Forget what happened up to `revision`; what is there now stays.
+    pub(crate) fn compact(&self, revision: u64) {
+        let mut state = self.0.write();
+        let revision = revision.min(state.revision);
+        for table in state.tables.values_mut() {
+            let keep = table.changes.partition_point(|change| change.revision <= revision);
+            table.changes.drain(..keep);
+            table.floor = table.floor.max(revision);
+        }
+    }
+
+    /// Make the store durable: `log` has what is in it, and takes what follows.
+    pub(crate) fn set_log(&self, log: Log) {
+        self.0.write().log = Some(log);
+    }
+
+    /// Put in what a log had. Only for a store that nothing was written to.
+    pub(crate) fn restore(&self, revision: u64, objects: impl Iterator<Item = (TableName, Object)>) {
+        let mut state = self.0.write();
+        state.revision = revision;
+        for (name, object) in objects {
+            let table = state.tables.entry(name).or_insert_with(|| Table::new(revision));
+            table.objects.insert(object.key.clone(), Arc::new(object));
+        }
+        for table in state.tables.values_mut() {
+            table.floor = revision;
+        }
+    }
+}
+
+impl Table {
+    fn new(floor: u64) -> Self {
+        Self { objects: BTreeMap::new(), changes: VecDeque::new(), floor, grown: watch::Sender::default() }
+    }
+
+    fn fork(&self) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            changes: self.changes.clone(),
+            floor: self.floor,
+            grown: watch::Sender::default(),
+        }
+    }
+
+    fn apply(&mut self, change: Arc<Change>, history: usize) {
+        match &change.after {
+            Some(object) => self.objects.insert(object.key.clone(), object.clone()),
+            None => self.objects.remove(change.key()),
+        };
+        self.changes.push_back(change);
+        while self.changes.len() > history {
+            if let Some(forgotten) = self.changes.pop_front() {
+                self.floor = forgotten.revision;
+            }
+        }
+    }
+
+    fn scan(&self, range: Range<'_>, at: u64) -> Result<Scan, Expired> {
+        if at < self.floor {
+            return Err(Expired { floor: self.floor });
+        }
+        // What the objects changed since then were: undo the later changes, the last one first.
+        let mut past: BTreeMap<&str, Option<&Arc<Object>>> = BTreeMap::new();
+        for change in self.changes.iter().rev().take_while(|change| change.revision > at) {
+            past.insert(change.key().as_str(), change.before.as_ref());
+        }
+        let prefix = if range.namespace.is_empty() { String::new() } else { format!("{}/", range.namespace) };
+        let start = range.from.max(prefix.as_str());
+        let inside = |key: &str| key.starts_with(prefix.as_str());
+        let bounds = (Bound::Included(start), Bound::Unbounded);
+        let present = self.objects.range::<str, _>(bounds).map(|(key, object)| (key.as_str(), object));
+        let present = present.take_while(|(key, _)| inside(key));
+        let limit = range.limit.unwrap_or(usize::MAX);
+        let mut objects = Vec::new();
+        let mut remaining = 0;
+        let mut take = |object: &Arc<Object>| {
+            if objects.len() < limit { objects.push(object.clone()) } else { remaining += 1 }
+        };
+        if past.is_empty() {
+            present.for_each(|(_, object)| take(object));
+        } else {
+            let mut all: BTreeMap<&str, &Arc<Object>> = present.collect();
+            for (key, object) in past.range::<str, _>(bounds).take_while(|(key, _)| inside(key)) {
+                match object {
+                    Some(object) => all.insert(key, object),
+                    None => all.remove(key),
+                };
+            }
+            all.values().for_each(|object| take(object));
+        }
+        Ok(Scan { revision: at, objects, remaining })
+    }
+}
+
+/// A watcher's place in a table's log.
+pub(crate) struct Cursor {
+    store: Store,
+    table: TableName,
+    /// Everything up to this revision was seen, or did not concern the table.
+    seen: u64,
+    grown: watch::Receiver<Option<Changes>>,
+}
+
+/// What a watcher gets next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// In order; never empty.
+    Changes(Vec<Arc<Change>>),
+    /// It was slower than history is long.
+    Expired(Expired),
+    /// The table is gone, and everything was seen.
+    End,
+}
+
+impl Cursor {
+    /// Everything up to this revision was handed out.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// What there is, without waiting; `None` if that is nothing, and then [`Self::seen`] is the store's revision.
+    pub(crate) fn try_next(&mut self, limit: usize) -> Option<Next> {
+        let state = self.store.0.read();
+        let last = self.grown.borrow_and_update();
+        let (changes, floor) = match &*last {
+            Some(changes) => (changes, 0),
+            None => state.tables.get(&self.table).map(|table| (&table.changes, table.floor))?,
+        };
+        if self.seen < floor {
+            return Some(Next::Expired(Expired { floor }));
+        }
+        let first = changes.partition_point(|change| change.revision <= self.seen);
+        let changes: Vec<_> = changes.range(first..).take(limit).cloned().collect();
+        match changes.last() {
+            Some(last) => self.seen = last.revision,
+            None if last.is_some() => return Some(Next::End),
+            // A watcher may ask for a revision that is not reached yet.
+            None => self.seen = self.seen.max(state.revision),
+        }
+        if changes.is_empty() { None } else { Some(Next::Changes(changes)) }
+    }
+
+    /// Wait until there may be more. Dropping the future loses nothing.
+    pub(crate) async fn grown(&mut self) {
+        // An error says that the table is gone, which the next look finds out.
+        _ = self.grown.changed().await;
+    }
+}
