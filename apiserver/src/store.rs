@@ -132,6 +132,12 @@ impl Store {
         self.0.read().revision
     }
 
+    /// Of the last write to a table; 0 if that is forgotten, or there is no such table.
+    pub(crate) fn last_change(&self, table: &str) -> u64 {
+        let state = self.0.read();
+        state.tables.get(table).and_then(|table| table.changes.back()).map_or(0, |change| change.revision)
+    }
+
     pub(crate) fn get(&self, table: &str, key: &str) -> Option<Arc<Object>> {
         self.0.read().tables.get(table)?.objects.get(key).cloned()
     }

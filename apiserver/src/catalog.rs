@@ -1,0 +1,152 @@
+//! What is served: built-in resources, always, and those of the definitions that are established.
+
+use crate::{
+    builtin,
+    object::{Head, Object},
+    resource::{Resource, Strategy},
+    schema::Schema,
+    store::TableName,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::Value;
+use std::{collections::HashMap, sync::Arc};
+
+/// A resource in one version, and how its objects are stored and shown.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) resource: Resource,
+    /// All versions of a resource, and both views of an event, share one.
+    pub(crate) table: TableName,
+    /// Of the version that is stored, if that is another one: what is written has to fit it too.
+    pub(crate) storage_schema: Option<Arc<Schema>>,
+    /// How an object is shown by itself.
+    pub(crate) head: Head,
+    /// How it is shown in a list.
+    item_head: Head,
+    view: View,
+}
+
+/// How what is stored becomes what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    /// By its apiVersion and kind alone.
+    Same,
+    /// A core event shown as one of `events.k8s.io`.
+    Events,
+}
+
+impl Served {
+    pub(crate) fn new(resource: Resource, table: TableName, storage_schema: Option<Arc<Schema>>) -> Self {
+        let head = Head::new(&resource.api_version(), &resource.kind);
+        // Items of built-in lists carry no kind (kube-rs#946), those of custom ones do.
+        let item_head = if resource.strategy.custom { head.clone() } else { Head::bare() };
+        let view = if &*resource.group == "events.k8s.io" { View::Events } else { View::Same };
+        Self { resource, table, storage_schema, head, item_head, view }
+    }
+
+    pub(crate) fn strategy(&self) -> &Strategy {
+        &self.resource.strategy
+    }
+
+    /// An object as this version shows it, decoded.
+    pub(crate) fn decode(&self, object: &Object) -> Value {
+        self.decode_at(object, object.revision)
+    }
+
+    /// The same, as of another revision.
+    pub(crate) fn decode_at(&self, object: &Object, revision: u64) -> Value {
+        let mut value = Value::Object(object.decode_at(&self.head, revision));
+        if self.view == View::Events {
+            builtin::events::to_events_v1(&mut value);
+        }
+        value
+    }
+
+    /// What this version shows, as it is stored.
+    pub(crate) fn to_stored(&self, value: &mut Value) {
+        if self.view == View::Events {
+            builtin::events::to_core_v1(value);
+        }
+    }
+
+    /// Append an object's JSON as of `revision`.
+    pub(crate) fn write(&self, out: &mut BytesMut, object: &Object, revision: u64) {
+        self.write_with(out, &self.head, object, revision);
+    }
+
+    /// Append an object's JSON, as an item of a list.
+    pub(crate) fn write_item(&self, out: &mut BytesMut, object: &Object) {
+        self.write_with(out, &self.item_head, object, object.revision);
+    }
+
+    fn write_with(&self, out: &mut BytesMut, head: &Head, object: &Object, revision: u64) {
+        match self.view {
+            View::Same => object.write(out, head, revision),
+            View::Events => {
+                let mut value = Value::Object(object.decode_at(head, revision));
+                builtin::events::to_events_v1(&mut value);
+                out.put_slice(value.to_string().as_bytes());
+            }
+        }
+    }
+
+    /// An object's JSON.
+    pub(crate) fn json(&self, object: &Object) -> Bytes {
+        let mut out = BytesMut::new();
+        self.write(&mut out, object, object.revision);
+        out.freeze()
+    }
+}
+
+/// All that is served. Made anew when a definition comes or goes; a request sees one all the way through.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalog {
+    /// By `group/version/plural`.
+    served: HashMap<String, Arc<Served>>,
+}
+
+impl Catalog {
+    /// The built-ins.
+    pub(crate) fn builtin() -> Self {
+        let mut catalog = Self::default();
+        for resource in builtin::resources() {
+            let (group, plural) = builtin::storage_of(&resource.group, &resource.plural);
+            let table = table_name(group, plural);
+            catalog.insert(Served::new(resource, table, None));
+        }
+        catalog
+    }
+
+    pub(crate) fn insert(&mut self, served: Served) {
+        let resource = &served.resource;
+        let path = path(&resource.group, &resource.version, &resource.plural);
+        self.served.insert(path, Arc::new(served));
+    }
+
+    /// Serve no version of a resource any longer.
+    pub(crate) fn remove(&mut self, group: &str, plural: &str) {
+        self.served.retain(|_, served| &*served.resource.group != group || &*served.resource.plural != plural);
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+        self.served.get(&path(group, version, plural))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.served.values()
+    }
+
+    /// Any served version of a kind, for references that name one.
+    pub(crate) fn find_kind(&self, group: &str, kind: &str) -> Option<&Arc<Served>> {
+        self.iter().find(|served| &*served.resource.group == group && &*served.resource.kind == kind)
+    }
+}
+
+fn path(group: &str, version: &str, plural: &str) -> String {
+    [group, version, plural].join("/")
+}
+
+/// `widgets.example.com`, `configmaps`.
+pub(crate) fn table_name(group: &str, plural: &str) -> TableName {
+    crate::status::qualified(group, plural).into()
+}

@@ -1,0 +1,245 @@
+//! The garbage collector: objects whose owners are gone go too.
+//!
+//! An owner is there if the object that a reference names has the uid that it names. A dependent with at least one owner that is there
+//! stays, and loses its references to the others; one without any goes. An owner that waits for its dependents, because it was
+//! deleted in the foreground, keeps its finalizer until those that block it are gone; one that lets them live, until
+//! their references to it are gone.
+
+use super::{Seen, call};
+use crate::{
+    object::{Head, Key, Object},
+    patch::Patch,
+    registry::{DeleteOptions, Input, Part, is_deleting, meta_text},
+    server::Core,
+    status::Result,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// An object's place: table and key.
+type Place = (Arc<str>, Key);
+
+#[derive(Default)]
+pub(super) struct Garbage {
+    /// By the uid of an owner, the objects that refer to it.
+    dependents: HashMap<String, HashSet<Place>>,
+    /// By object, the uids of its owners.
+    owners: HashMap<Place, Vec<String>>,
+    /// Objects to look at.
+    due: BTreeSet<Place>,
+}
+
+/// What a reference leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Present,
+    Absent,
+    /// It waits for this dependent to go.
+    Waiting,
+}
+
+impl Garbage {
+    pub(super) fn see(&mut self, core: &Core, seen: Seen<'_>) {
+        let Some(object) = seen.object() else { return };
+        let place = (Arc::from(seen.table), object.key.clone());
+        self.index(&place, seen.after);
+        match seen.after {
+            Some(after) => {
+                if self.owners.contains_key(&place) || mentions(after, b"\"deletionTimestamp\"") {
+                    self.due.insert(place);
+                }
+            }
+            None => {
+                let uid = uid_of(object);
+                self.due.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
+                // Those that wait for this one are its owners.
+                self.wake_owners(core, object);
+            }
+        }
+    }
+
+    /// Remember who refers to whom.
+    fn index(&mut self, place: &Place, object: Option<&Arc<Object>>) {
+        for uid in self.owners.remove(place).unwrap_or_default() {
+            if let Some(dependents) = self.dependents.get_mut(&uid) {
+                dependents.remove(place);
+                if dependents.is_empty() {
+                    self.dependents.remove(&uid);
+                }
+            }
+        }
+        let Some(object) = object.filter(|object| mentions(object, b"\"ownerReferences\"")) else { return };
+        let object = Value::Object(object.decode(&Head::bare()));
+        let uids: Vec<String> = references(&object).map(|reference| text(reference, "uid").to_owned()).collect();
+        for uid in &uids {
+            self.dependents.entry(uid.clone()).or_default().insert(place.clone());
+        }
+        if !uids.is_empty() {
+            self.owners.insert(place.clone(), uids);
+        }
+    }
+
+    fn wake_owners(&mut self, core: &Core, object: &Object) {
+        if !mentions(object, b"\"ownerReferences\"") {
+            return;
+        }
+        let namespace = object.key.namespace();
+        let object = Value::Object(object.decode(&Head::bare()));
+        let owners = references(&object).filter_map(|reference| place_of(core, reference, namespace).ok().flatten());
+        self.due.extend(owners);
+    }
+
+    pub(super) fn work(&mut self, core: &Core) {
+        for place in std::mem::take(&mut self.due) {
+            // What fails by somebody else's change comes round with that change.
+            _ = self.look_at(core, &place);
+        }
+    }
+
+    fn look_at(&mut self, core: &Core, place: &Place) -> Result<()> {
+        let (table, key) = place;
+        let Some(object) = core.store.get(table, key.as_str()) else { return Ok(()) };
+        let catalog = core.catalog();
+        let Some(served) = catalog.iter().find(|served| served.table == *table) else { return Ok(()) };
+        let decoded = served.decode(&object);
+        let has = |finalizer| finalizers(&decoded).any(|name| name == finalizer);
+        if is_deleting(&decoded) {
+            if has(ORPHAN) {
+                self.orphan_dependents(core, &decoded)?;
+                return self.drop_finalizer(core, place, &decoded, ORPHAN);
+            }
+            if has(FOREGROUND) && !self.push_dependents(core, &decoded) {
+                return self.drop_finalizer(core, place, &decoded, FOREGROUND);
+            }
+            return Ok(());
+        }
+        let owners: Vec<(&Value, Owner)> = references(&decoded)
+            .map(|reference| (reference, owner(core, reference, key.namespace())))
+            .collect();
+        let count = |kind| owners.iter().filter(|(_, owner)| *owner == kind).count();
+        if owners.is_empty() || count(Owner::Present) == owners.len() {
+            return Ok(());
+        }
+        if count(Owner::Present) > 0 {
+            let kept = owners.iter().filter(|(_, owner)| *owner == Owner::Present).map(|(reference, _)| (*reference).clone());
+            return patch(core, place, &decoded, json!({"ownerReferences": kept.collect::<Vec<_>>()}));
+        }
+        let own_dependents = self.dependents.contains_key(meta_text(&decoded, "uid"));
+        let policy = if has(ORPHAN) {
+            "Orphan"
+        } else if has(FOREGROUND) || (count(Owner::Waiting) > 0 && own_dependents) {
+            "Foreground"
+        } else {
+            "Background"
+        };
+        let options = json!({"propagationPolicy": policy, "preconditions": {"uid": meta_text(&decoded, "uid")}});
+        let options = DeleteOptions::parse(Some(&options), &crate::http::query::Query::default())?;
+        call(core, served, key.namespace(), Part::Whole, |call| call.delete(key.name(), &options)).map(drop)
+    }
+
+    /// See to it that the dependents of an owner deleted in the foreground go; true if one that blocks it is still there.
+    fn push_dependents(&mut self, core: &Core, owner: &Value) -> bool {
+        let uid = meta_text(owner, "uid");
+        let dependents = self.dependents.get(uid).cloned().unwrap_or_default();
+        let blocking = dependents.iter().any(|(table, key)| {
+            core.store.get(table, key.as_str()).is_some_and(|object| {
+                let object = Value::Object(object.decode(&Head::bare()));
+                references(&object).any(|reference| {
+                    text(reference, "uid") == uid && reference["blockOwnerDeletion"].as_bool() == Some(true)
+                })
+            })
+        });
+        for dependent in dependents {
+            _ = self.look_at_dependent(core, &dependent);
+        }
+        blocking
+    }
+
+    fn look_at_dependent(&mut self, core: &Core, place: &Place) -> Result<()> {
+        let deleting = core
+            .store
+            .get(&place.0, place.1.as_str())
+            .is_none_or(|object| is_deleting(&Value::Object(object.decode(&Head::bare()))));
+        if deleting { Ok(()) } else { self.look_at(core, place) }
+    }
+
+    fn orphan_dependents(&self, core: &Core, owner: &Value) -> Result<()> {
+        let uid = meta_text(owner, "uid");
+        for place in self.dependents.get(uid).into_iter().flatten() {
+            let Some(object) = core.store.get(&place.0, place.1.as_str()) else { continue };
+            let object = Value::Object(object.decode(&Head::bare()));
+            let kept: Vec<_> = references(&object).filter(|reference| text(reference, "uid") != uid).cloned().collect();
+            patch(core, place, &object, json!({"ownerReferences": kept}))?;
+        }
+        Ok(())
+    }
+
+    fn drop_finalizer(&self, core: &Core, place: &Place, object: &Value, finalizer: &str) -> Result<()> {
+        let kept: Vec<_> = finalizers(object).filter(|name| *name != finalizer).collect();
+        patch(core, place, object, json!({"finalizers": kept}))
+    }
+}
+
+/// Merge something into an object's metadata, if it is still at the revision that was looked at.
+fn patch(core: &Core, (table, key): &Place, object: &Value, meta: Value) -> Result<()> {
+    let catalog = core.catalog();
+    let Some(served) = catalog.iter().find(|served| served.table == *table) else { return Ok(()) };
+    let mut meta = meta;
+    meta["resourceVersion"] = meta_text(object, "resourceVersion").into();
+    let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})));
+    call(core, served, key.namespace(), Part::Whole, |call| call.update(key.name(), &patch)).map(drop)
+}
+
+fn owner(core: &Core, reference: &Value, namespace: &str) -> Owner {
+    let Ok(place) = place_of(core, reference, namespace) else { return Owner::Present };
+    let Some((table, key)) = place else { return Owner::Absent };
+    let Some(object) = core.store.get(&table, key.as_str()) else { return Owner::Absent };
+    let object = Value::Object(object.decode(&Head::bare()));
+    if meta_text(&object, "uid") != text(reference, "uid") {
+        return Owner::Absent;
+    }
+    let waiting = is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND);
+    if waiting && reference["blockOwnerDeletion"].as_bool() == Some(true) { Owner::Waiting } else { Owner::Present }
+}
+
+/// Where a reference leads; an error if that cannot be told, because its kind is not served or lives in namespaces and the dependent
+/// does not: then nothing is done about it.
+fn place_of(core: &Core, reference: &Value, namespace: &str) -> Result<Option<Place>, ()> {
+    let api_version = text(reference, "apiVersion");
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let catalog = core.catalog();
+    let served = catalog.find_kind(group, text(reference, "kind")).ok_or(())?;
+    let namespace = match (served.resource.namespaced, namespace) {
+        (true, "") => return Err(()),
+        (true, namespace) => namespace,
+        (false, _) => "",
+    };
+    Ok(Some((served.table.clone(), Key::new(namespace, text(reference, "name")))))
+}
+
+fn references(object: &Value) -> impl Iterator<Item = &Value> {
+    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn uid_of(object: &Object) -> String {
+    meta_text(&Value::Object(object.decode(&Head::bare())), "uid").into()
+}
+
+/// Whether an object's JSON has a word in it: most objects need not be decoded to know that they have no owners.
+fn mentions(object: &Object, word: &[u8]) -> bool {
+    object.content().tail().windows(word.len()).any(|window| window == word)
+}

@@ -1,0 +1,147 @@
+//! What runs beside the server: definitions are established and cleaned up, namespaces emptied, orphans collected.
+//!
+//! One task reads every change, in order, and shows it to each controller; a controller acts through the registry, as any client
+//! would, and sees what it did itself when that comes round. Nothing here waits for a clock: what a controller waits for is a
+//! change.
+
+mod definitions;
+mod garbage;
+mod namespaces;
+
+pub(crate) use definitions::register_all as register_definitions;
+
+use crate::{
+    auth::Identity,
+    catalog::Served,
+    http::query::write::WriteOptions,
+    object::Object,
+    registry::{Call, Part},
+    server::Core,
+    store::{
+        Change,
+        feed::{Feed, News},
+    },
+};
+use definitions::Definitions;
+use garbage::Garbage;
+use namespaces::Namespaces;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// The controllers of a server; they stop when this is dropped.
+pub(crate) struct Controllers {
+    task: JoinHandle<()>,
+    all: bool,
+}
+
+impl Controllers {
+    /// Start them, `all` or only those without which definitions would not be served.
+    pub(crate) fn start(core: &Arc<Core>, all: bool) -> Self {
+        let feed = core.store.feed();
+        let crew = Crew { definitions: Definitions::default(), others: all.then(Default::default) };
+        Self { task: tokio::spawn(run(core.clone(), feed, crew)), all }
+    }
+
+    pub(crate) fn are_running(&self) -> bool {
+        self.all
+    }
+}
+
+impl Drop for Controllers {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Crew {
+    definitions: Definitions,
+    others: Option<(Namespaces, Garbage)>,
+}
+
+/// A change to an object of a table, as controllers see it.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) table: &'a str,
+    pub(super) before: Option<&'a Arc<Object>>,
+    pub(super) after: Option<&'a Arc<Object>>,
+}
+
+impl<'a> Seen<'a> {
+    fn change(table: &'a str, change: &'a Change) -> Self {
+        Self { table, before: change.before.as_ref(), after: change.after.as_ref() }
+    }
+
+    fn present(table: &'a str, object: &'a Arc<Object>) -> Self {
+        Self { table, before: None, after: Some(object) }
+    }
+
+    fn object(self) -> Option<&'a Arc<Object>> {
+        self.after.or(self.before)
+    }
+}
+
+async fn run(core: Arc<Core>, mut feed: Feed, mut crew: Crew) {
+    let reader = core.activity.reader_of_all();
+    let busy = core.activity.begin();
+    crew.look_at_everything(&core);
+    drop(busy);
+    loop {
+        let busy = core.activity.begin();
+        while let Some(news) = feed.try_next() {
+            match news {
+                News::Changes(changes) => {
+                    changes.iter().for_each(|(table, change)| crew.see(&core, Seen::change(table, change)));
+                }
+                News::Lost => crew.look_at_everything(&core),
+            }
+            crew.work(&core);
+            tokio::task::yield_now().await;
+        }
+        reader.has_seen(feed.seen());
+        drop(busy);
+        feed.grown().await;
+    }
+}
+
+impl Crew {
+    fn see(&mut self, core: &Core, seen: Seen<'_>) {
+        self.definitions.see(seen);
+        if let Some((namespaces, garbage)) = &mut self.others {
+            namespaces.see(seen);
+            garbage.see(core, seen);
+        }
+    }
+
+    fn work(&mut self, core: &Core) {
+        self.definitions.work(core);
+        if let Some((namespaces, garbage)) = &mut self.others {
+            garbage.work(core);
+            namespaces.work(core);
+        }
+    }
+
+    /// At the start, and after changes were missed.
+    fn look_at_everything(&mut self, core: &Core) {
+        if let Some((_, garbage)) = &mut self.others {
+            *garbage = Garbage::default();
+        }
+        for table in core.store.tables() {
+            let Ok(scan) = core.store.scan(&table, crate::store::Range::default(), None) else { continue };
+            scan.objects.iter().for_each(|object| self.see(core, Seen::present(&table, object)));
+        }
+        self.work(core);
+    }
+}
+
+/// Do something as a controller would.
+pub(super) fn call<T>(
+    core: &Core,
+    served: &Served,
+    namespace: &str,
+    part: Part,
+    act: impl FnOnce(&mut Call<'_>) -> T,
+) -> T {
+    let identity = Identity::new("system:kube-controller-manager", "", ["system:masters"]);
+    let options = WriteOptions::default();
+    act(&mut Call { core, served, namespace, part, identity: &identity, options: &options, warnings: Vec::new() })
+}

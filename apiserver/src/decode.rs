@@ -1,0 +1,148 @@
+//! Request bodies: JSON to a value, noticing fields that are there twice.
+
+use crate::status::{Failure, Result};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::{cell::RefCell, fmt};
+
+/// A body, and the paths of its duplicate fields. The last of a duplicate wins, as in the real server.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Body {
+    pub(crate) value: Value,
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// Read a JSON body.
+pub(crate) fn json(bytes: &[u8]) -> Result<Body> {
+    let duplicates = RefCell::new(Vec::new());
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let seed = Seed { duplicates: &duplicates, at: Path::Root };
+    let value = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
+    let value = value.map_err(|error| Failure::bad_request(format!("json parse error: {error}")))?;
+    Ok(Body { value, duplicates: duplicates.into_inner() })
+}
+
+/// Read a YAML body.
+pub(crate) fn yaml(bytes: &[u8]) -> Result<Body> {
+    let value = serde_saphyr::from_slice(bytes)
+        .map_err(|error| Failure::bad_request(format!("error converting YAML to JSON: {error}")))?;
+    Ok(Body { value, duplicates: Vec::new() })
+}
+
+/// Where in the body: kept on the stack, and written out only for a duplicate.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Path::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+struct Seed<'a> {
+    duplicates: &'a RefCell<Vec<String>>,
+    at: Path<'a>,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) =
+            items.next_element_seed(Seed { duplicates: self.duplicates, at: Path::Item(&self.at, list.len()) })?
+        {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            let at = Path::Field(&self.at, &name);
+            let value = fields.next_value_seed(Seed { duplicates: self.duplicates, at })?;
+            if map.contains_key(&name) {
+                self.duplicates.borrow_mut().push(at.to_string());
+            }
+            map.insert(name, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn duplicates_are_named_by_their_path_and_the_last_one_wins() {
+        let body = json(br#"{"spec":{"a":1,"list":[{"b":1},{"b":1,"b":2}],"a":3}}"#).unwrap();
+        assert_eq!(body.value, json!({"spec": {"a": 3, "list": [{"b": 1}, {"b": 2}]}}));
+        assert_eq!(body.duplicates, ["spec.list[1].b", "spec.a"]);
+    }
+
+    #[test]
+    fn what_is_not_json_is_a_bad_request() {
+        for body in ["", "{", "{}{}", "{\"a\":}", "nul", "\u{feff}{}"] {
+            assert_eq!(json(body.as_bytes()).unwrap_err().code, 400, "{body}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(json(deep.as_bytes()).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn a_body_reads_as_serde_reads_it() {
+        let text = r#"{"n":[1,-1,1.5,18446744073709551615,1e3],"s":"\u00e9\n","t":true,"z":null}"#;
+        assert_eq!(json(text.as_bytes()).unwrap().value, serde_json::from_str::<Value>(text).unwrap());
+    }
+}

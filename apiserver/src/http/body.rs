@@ -1,0 +1,101 @@
+//! Bodies: what came in, whole and bounded; what goes out, at once or bit by bit.
+
+use crate::status::{Failure, Result};
+use bytes::{Buf, Bytes};
+use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::{
+    error::Error,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+/// The longest request body, as in the real server.
+pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Read a request's body.
+pub(crate) async fn read_body<B>(body: B) -> Result<Bytes>
+where
+    B: http_body::Body<Error: Into<BoxError>>,
+{
+    let announced = body.size_hint().lower();
+    if announced > LIMIT as u64 {
+        return Err(Failure::too_large(LIMIT));
+    }
+    match Limited::new(body, LIMIT).collect().await {
+        Ok(body) => {
+            let mut body = body.aggregate();
+            Ok(body.copy_to_bytes(body.remaining()))
+        }
+        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(LIMIT)),
+        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+    }
+}
+
+/// What a request is answered with.
+#[derive(Default)]
+pub struct Body(Kind);
+
+#[derive(Default)]
+enum Kind {
+    #[default]
+    Empty,
+    Whole(Bytes),
+    Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+impl Body {
+    pub(crate) fn stream(body: impl http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static) -> Self {
+        Self(Kind::Stream(Box::pin(body)))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self(Kind::Whole(bytes))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Kind::Stream(body) = &mut self.0 {
+            return body.as_mut().poll_frame(cx);
+        }
+        match std::mem::take(&mut self.0) {
+            Kind::Whole(bytes) if !bytes.is_empty() => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            _ => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Empty => true,
+            Kind::Whole(bytes) => bytes.is_empty(),
+            Kind::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Stream(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Empty => "Body(empty)",
+            Kind::Whole(_) => "Body(whole)",
+            Kind::Stream(_) => "Body(stream)",
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! A watch: a table's changes as lines of JSON, from a revision on, for as long as the client stays.
+//!
+//! Selectors are asked of the state before a change and the one after it: an object that leaves the selection is deleted for this
+//! watcher, one that enters is added.
+
+use super::{body::Body, show::Show};
+use crate::{
+    activity::Reader,
+    catalog::Served,
+    http::query::ListOptions,
+    object::Object,
+    registry::{Call, Filter},
+    status::{Failure, Result},
+    store::{Change, Cursor, Expired, Next, Range},
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use serde_json::json;
+use std::{error::Error, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep_until};
+
+/// Bookmarks come this often, and once more shortly before the end.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// So long a streaming list waits for a revision that is not reached.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Changes looked at at once: enough to be fast, few enough for a slow client's memory.
+const BATCH: usize = 128;
+
+struct Watch {
+    served: Arc<Served>,
+    show: Show,
+    filter: Filter,
+    cursor: Cursor,
+    reader: Arc<Reader>,
+    /// Lines that are ready to go.
+    ready: BytesMut,
+    deadline: Option<Instant>,
+    next_bookmark: Option<Instant>,
+    ended: bool,
+}
+
+/// Start a watch.
+pub(crate) fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListOptions, show: Show) -> Result<Body> {
+    let filter = Filter::new(served, call.namespace, options)?;
+    let now = Instant::now();
+    let store = &call.core.store;
+    let gone = Failure::no_resource;
+    let mut failed = BytesMut::new();
+    let from = options.resource_version.unwrap_or(0);
+    let initial = options.send_initial_events.unwrap_or(from == 0);
+    let (scan, cursor) = if initial {
+        let current = store.revision();
+        if from > current {
+            return Ok(refuse_later(Failure::too_large_resource_version(from, current)));
+        }
+        let range = Range { namespace: call.namespace, ..Range::default() };
+        let (scan, cursor) = store.scan_and_watch(&served.table, range).ok_or_else(gone)?;
+        (Some(scan), cursor)
+    } else {
+        let from = if from == 0 { store.revision() } else { from };
+        match store.watch(&served.table, from).ok_or_else(gone)? {
+            Ok(cursor) => (None, cursor),
+            // What goes wrong after the request was understood is told inside the stream.
+            Err(Expired { floor }) => {
+                error_line(&mut failed, &Failure::expired(from, floor));
+                return Ok(Body::stream(StreamBody::new(stream::iter([frame(failed.freeze())]))));
+            }
+        }
+    };
+    let deadline = options.timeout.map(|timeout| now + timeout);
+    let reader = call.core.activity.reader(&served.table, 0);
+    let mut watch = Watch {
+        served: served.clone(),
+        show,
+        filter,
+        reader,
+        ready: BytesMut::new(),
+        deadline,
+        next_bookmark: None,
+        ended: false,
+        cursor,
+    };
+    if options.bookmarks {
+        watch.next_bookmark = Some(watch.bookmark_after(now));
+    }
+    if let Some(scan) = scan {
+        for object in &scan.objects {
+            if watch.filter.matches(&watch.served, object) {
+                watch.line("ADDED", object, object.revision);
+            }
+        }
+        if options.send_initial_events == Some(true) && options.bookmarks {
+            watch.bookmark(scan.revision, true);
+        }
+    }
+    let lines = stream::unfold(watch, |mut watch| async move {
+        let lines = watch.next().await?;
+        Some((frame(lines), watch))
+    });
+    Ok(Body::stream(StreamBody::new(lines)))
+}
+
+fn frame(lines: Bytes) -> Result<Frame<Bytes>, Box<dyn Error + Send + Sync>> {
+    Ok(Frame::data(lines))
+}
+
+/// The real server waits before it says that it does not have that revision.
+fn refuse_later(failure: Box<Failure>) -> Body {
+    let line = stream::once(async move {
+        tokio::time::sleep(PATIENCE).await;
+        let mut line = BytesMut::new();
+        error_line(&mut line, &failure);
+        frame(line.freeze())
+    });
+    Body::stream(StreamBody::new(line))
+}
+
+fn error_line(out: &mut BytesMut, failure: &Failure) {
+    out.put_slice(br#"{"type":"ERROR","object":"#);
+    out.put_slice(&failure.to_json());
+    out.put_slice(b"}\n");
+}
+
+impl Watch {
+    /// The next lines; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if !self.ready.is_empty() {
+                return Some(self.ready.split().freeze());
+            }
+            if self.ended {
+                return None;
+            }
+            match self.cursor.try_next(BATCH) {
+                Some(Next::Changes(changes)) => changes.iter().for_each(|change| self.tell(change)),
+                Some(Next::Expired(Expired { floor })) => {
+                    error_line(&mut self.ready, &Failure::expired(self.cursor.seen(), floor));
+                    self.ended = true;
+                }
+                Some(Next::End) => self.ended = true,
+                None => {
+                    self.reader.has_seen(self.cursor.seen());
+                    self.wait().await;
+                }
+            }
+        }
+    }
+
+    /// Wait for changes, the time of a bookmark, or the end.
+    async fn wait(&mut self) {
+        let wake = self.deadline.into_iter().chain(self.next_bookmark).min();
+        tokio::select! {
+            biased;
+            () = self.cursor.grown() => return,
+            () = async { match wake { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {}
+        }
+        let now = Instant::now();
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.ended = true;
+        } else if self.next_bookmark.is_some_and(|at| now >= at) {
+            // A change may have come at the same time: then what was seen before it is still true.
+            self.bookmark(self.cursor.seen(), false);
+            self.next_bookmark = Some(self.bookmark_after(now));
+        }
+    }
+
+    fn bookmark_after(&self, now: Instant) -> Instant {
+        let regular = now + BOOKMARK_INTERVAL;
+        let last = self.deadline.and_then(|deadline| deadline.checked_sub(LAST_BOOKMARK)).filter(|last| *last > now);
+        last.map_or(regular, |last| last.min(regular))
+    }
+
+    fn tell(&mut self, change: &Change) {
+        let selected = |object: &Option<Arc<Object>>| {
+            object.as_ref().filter(|object| self.filter.matches(&self.served, object)).cloned()
+        };
+        match (selected(&change.before), selected(&change.after)) {
+            (None, None) => {}
+            (None, Some(object)) => self.line("ADDED", &object, change.revision),
+            (Some(_), Some(object)) => self.line("MODIFIED", &object, change.revision),
+            // The last that was seen of it, with the revision at which it went.
+            (Some(object), None) => self.line("DELETED", &object, change.revision),
+        }
+    }
+
+    fn line(&mut self, kind: &str, object: &Object, revision: u64) {
+        self.ready.put_slice(br#"{"type":""#);
+        self.ready.put_slice(kind.as_bytes());
+        self.ready.put_slice(br#"","object":"#);
+        self.show.write(&mut self.ready, &self.served, object, revision);
+        self.ready.put_slice(b"}\n");
+    }
+
+    fn bookmark(&mut self, revision: u64, initial_events_end: bool) {
+        let mut object = json!({"metadata": {"resourceVersion": revision.to_string()}});
+        (object["apiVersion"], object["kind"]) = self.show.kind(&self.served);
+        if initial_events_end {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        self.show.bookmark(&mut object);
+        self.ready.put_slice(br#"{"type":"BOOKMARK","object":"#);
+        self.ready.put_slice(object.to_string().as_bytes());
+        self.ready.put_slice(b"}\n");
+    }
+}

@@ -1,0 +1,118 @@
+//! New objects.
+
+use super::{Answer, Call, meta_mut, meta_text};
+use crate::{
+    admission::Operation,
+    meta,
+    resource::Generation,
+    status::{Cause, Failure, Result},
+    store::Refused,
+};
+use serde_json::Value;
+
+/// So often a generated name may be taken.
+const NAME_ATTEMPTS: usize = 8;
+
+/// What only the server may say of an object.
+const OWNED: [&str; 6] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"];
+
+impl Call<'_> {
+    /// Store a new object.
+    pub(crate) fn create(&mut self, mut object: Value) -> Result<Answer> {
+        if !meta_text(&object, "resourceVersion").is_empty() {
+            return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
+        }
+        self.check_namespace_is_open()?;
+        let meta = meta_mut(&mut object);
+        OWNED.iter().for_each(|field| drop(meta.remove(*field)));
+        let base = meta_text(&object, "generateName").to_owned();
+        let generated = meta_text(&object, "name").is_empty() && !base.is_empty();
+        if generated {
+            self.generate_name(&mut object, &base);
+        }
+        let name = meta_text(&object, "name").to_owned();
+        self.mutate(Operation::Create, &name, &mut object, None)?;
+        self.warnings.extend(meta::dedupe_owner_references(&mut object));
+        self.prepare_create(&mut object);
+        self.validate(&name, &object, None)?;
+        self.core.admission.run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;
+        if self.options.dry_run {
+            return match self.find(&name) {
+                Some(_) => Err(self.taken(&name)),
+                None => Ok(Answer::Value(object)),
+            };
+        }
+        for _ in 0..NAME_ATTEMPTS {
+            let name = meta_text(&object, "name");
+            let key = self.key(name);
+            match self.core.store.write(&self.served.table, &key, None, Some(self.encode(&object))) {
+                Ok(change) => return Ok(change.after.clone().map_or(Answer::Value(object), Answer::Stored)),
+                Err(Refused::Moved) if generated => self.generate_name(&mut object, &base),
+                Err(Refused::Moved) => return Err(self.taken(name)),
+                Err(refused) => return Err(self.refused(name, &refused)),
+            }
+        }
+        let mut failure = self.taken(meta_text(&object, "name"));
+        if let Some(details) = &mut failure.details {
+            details.retry_after_seconds = Some(1);
+        }
+        Err(failure)
+    }
+
+    fn generate_name(&self, object: &mut Value, base: &str) {
+        let name = self.core.random(|random| meta::generate_name(base, random));
+        meta_mut(object).insert("name".into(), name.into());
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        let strategy = self.served.strategy();
+        if strategy.status.is_some()
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("status");
+        }
+        let meta = meta_mut(object);
+        meta.insert("uid".into(), self.core.uid().into());
+        meta.insert("creationTimestamp".into(), self.core.clock.timestamp().into());
+        if strategy.generation != Generation::None {
+            meta.insert("generation".into(), 1.into());
+        }
+        (strategy.prepare)(object, None);
+    }
+
+    fn taken(&self, name: &str) -> Box<Failure> {
+        let resource = &self.served.resource;
+        let mut failure = Failure::already_exists(&resource.group, &resource.plural, name);
+        let existing = self.find(name).map(|object| self.served.decode(&object));
+        if existing.is_some_and(|object| super::is_deleting(&object)) {
+            failure.message = format!("object is being deleted: {}", failure.message);
+        }
+        failure
+    }
+
+    /// New objects need a namespace, and one that is to stay.
+    fn check_namespace_is_open(&self) -> Result<()> {
+        if self.namespace.is_empty() {
+            return Ok(());
+        }
+        let Some(namespace) = self.core.store.get("namespaces", self.namespace) else {
+            return Err(Failure::not_found("", "namespaces", self.namespace));
+        };
+        if !self.core.is_namespace_terminating(&namespace) {
+            return Ok(());
+        }
+        let resource = &self.served.resource;
+        let why = format!("unable to create new content in namespace {} because it is being terminated", self.namespace);
+        let mut failure = Failure::forbidden(&resource.group, &resource.plural, "", why);
+        let cause = Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {} is being terminated", self.namespace),
+            field: "metadata.namespace".into(),
+        };
+        if let Some(details) = &mut failure.details {
+            details.causes.push(cause);
+        }
+        Err(failure)
+    }
+}

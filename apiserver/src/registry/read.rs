@@ -1,0 +1,195 @@
+//! Reading: one object, or those that a list or a watch asks for.
+
+use super::Call;
+use crate::{
+    catalog::Served,
+    http::query::{ListOptions, VersionMatch},
+    object::{Key, Object},
+    page::Position,
+    selector::{FieldSelector, LabelSelector},
+    server::Core,
+    status::{Failure, Result},
+    store::{Expired, Range},
+};
+use serde_json::Value;
+use std::{borrow::Cow, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Objects as of one revision, or a page of them.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) revision: u64,
+    pub(crate) objects: Vec<Arc<Object>>,
+    /// Where the next page begins.
+    pub(crate) next: Option<String>,
+    /// How many more there are, if that can be told.
+    pub(crate) remaining: Option<usize>,
+}
+
+/// Which objects a list or a watch is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    namespace: String,
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+impl Filter {
+    /// 400 if a field cannot be selected by.
+    pub(crate) fn new(served: &Served, namespace: &str, options: &ListOptions) -> Result<Self> {
+        for requirement in options.fields.requirements() {
+            let field = requirement.field.as_str();
+            let known = matches!(field, "metadata.name" | "metadata.namespace")
+                || served.resource.selectable.iter().any(|selectable| selectable.name == field);
+            if !known {
+                return Err(Failure::bad_request(format!("field label not supported: {field}")));
+            }
+        }
+        Ok(Self { namespace: namespace.into(), labels: options.labels.clone(), fields: options.fields.clone() })
+    }
+
+    /// It selects by labels or fields.
+    fn is_selective(&self) -> bool {
+        !self.labels.is_empty() || !self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, served: &Served, object: &Object) -> bool {
+        (self.namespace.is_empty() || object.key.namespace() == self.namespace)
+            && self.labels.matches(|label| object.label(label))
+            && (self.fields.is_empty() || self.matches_fields(served, object))
+    }
+
+    fn matches_fields(&self, served: &Served, object: &Object) -> bool {
+        let mut decoded = None;
+        let by_key = |field: &str| match field {
+            "metadata.name" => Some(object.key.name()),
+            "metadata.namespace" => Some(object.key.namespace()),
+            _ => None,
+        };
+        if self.fields.requirements().iter().any(|requirement| by_key(&requirement.field).is_none()) {
+            decoded = Some(served.decode(object));
+        }
+        self.fields.matches(|field| match by_key(field) {
+            Some(value) => Cow::Borrowed(value),
+            None => Cow::Owned(field_text(served, decoded.as_ref(), field)),
+        })
+    }
+}
+
+fn field_text(served: &Served, object: Option<&Value>, field: &str) -> String {
+    let selectable = served.resource.selectable.iter().find(|selectable| selectable.name == field);
+    let value = selectable.zip(object).and_then(|(selectable, object)| {
+        selectable.path.iter().try_fold(object, |value, name| value.get(name))
+    });
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+impl Call<'_> {
+    /// One object.
+    pub(crate) fn get(&self, name: &str) -> Result<Arc<Object>> {
+        self.find(name).ok_or_else(|| self.not_found(name))
+    }
+
+    /// What a list asks for.
+    pub(crate) fn list(&self, options: &ListOptions) -> Result<List> {
+        let filter = Filter::new(self.served, self.namespace, options)?;
+        let any_state = options.resource_version == Some(0) && options.position.is_none();
+        let limit = options.limit.filter(|_| !any_state);
+        let (at, from) = self.start(options, limit)?;
+        let only = options.fields.exact("metadata.name").map(|name| self.key(name));
+        // With a selector it is not known how many to scan for a page.
+        let scanned = if filter.is_selective() { None } else { limit };
+        let range = match &only {
+            Some(key) if !self.namespace.is_empty() || !self.served.resource.namespaced => {
+                Range { namespace: self.namespace, from: from.as_str().max(key.as_str()), limit: Some(1) }
+            }
+            _ => Range { namespace: self.namespace, from: &from, limit: scanned },
+        };
+        let scan = self.core.store.scan(&self.served.table, range, at);
+        let mut scan = scan.map_err(|Expired { floor }| self.expired(options, at.unwrap_or(0), floor, &from))?;
+        let mut more = scan.remaining > 0 && only.is_none();
+        if filter.is_selective() {
+            scan.objects.retain(|object| filter.matches(self.served, object));
+            if let Some(limit) = limit.filter(|limit| scan.objects.len() > *limit) {
+                scan.objects.truncate(limit);
+                more = true;
+            }
+        }
+        let next = scan.objects.last().filter(|_| more).map(|last| {
+            Position::after(Some(scan.revision), self.relative(&last.key)).encode()
+        });
+        let remaining = (next.is_some() && !filter.is_selective()).then_some(scan.remaining);
+        Ok(List { revision: scan.revision, objects: scan.objects, next, remaining })
+    }
+
+    /// As of which revision, and from which key on.
+    fn start(&self, options: &ListOptions, limit: Option<usize>) -> Result<(Option<u64>, String)> {
+        if let Some(position) = &options.position {
+            let from = if self.namespace.is_empty() {
+                position.start.clone()
+            } else {
+                format!("{}/{}", self.namespace, position.start)
+            };
+            let current = self.core.store.revision();
+            if let Some(revision) = position.revision.filter(|revision| *revision > current) {
+                return Err(Failure::too_large_resource_version(revision, current));
+            }
+            return Ok((position.revision, from));
+        }
+        let exact = match options.version_match {
+            Some(VersionMatch::Exact) => true,
+            Some(VersionMatch::NotOlderThan) => false,
+            // What it meant before it could be said.
+            None => limit.is_some(),
+        };
+        let at = options.resource_version.filter(|revision| exact && *revision > 0);
+        Ok((at, String::new()))
+    }
+
+    /// A key as the pages of this list name it.
+    fn relative<'b>(&self, key: &'b Key) -> &'b str {
+        if self.namespace.is_empty() { key.as_str() } else { key.name() }
+    }
+
+    /// An expired page comes with a token to go on with, from the objects as they are now.
+    fn expired(&self, options: &ListOptions, wanted: u64, floor: u64, from: &str) -> Box<Failure> {
+        if options.position.is_none() {
+            return Failure::expired(wanted, floor);
+        }
+        let start = from.strip_prefix(&format!("{}/", self.namespace)).unwrap_or(from);
+        let mut failure = Failure::new(
+            410,
+            crate::status::Reason::Expired,
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+             without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+             results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+             modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+        );
+        failure.continue_token = Some(Position { revision: None, start: start.into() }.encode());
+        failure
+    }
+}
+
+impl Core {
+    /// Wait, but not long, until the store is at `revision`.
+    pub(crate) async fn reach(&self, revision: Option<u64>) -> Result<()> {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        const LOOK_AGAIN: Duration = Duration::from_millis(20);
+        let Some(wanted) = revision else { return Ok(()) };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let current = self.store.revision();
+            if current >= wanted {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::too_large_resource_version(wanted, current));
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Changes of objects: a replacement, or a patch of what is there.
+
+use super::{Answer, Call, Part, bump_generation, may_go, meta_mut, meta_text};
+use crate::{
+    admission::Operation,
+    decode::Body,
+    meta,
+    object::Object,
+    patch::Patch,
+    resource::Generation,
+    status::{Failure, FieldError, Reason, Result},
+    store::Refused,
+};
+use serde_json::{Map, Value};
+
+/// How an object is to change.
+pub(crate) enum Input {
+    /// Into this, as [`Call::accept`] gave it.
+    Replace(Value),
+    Patch(Patch),
+}
+
+/// What only the server may change, once an object is there.
+const KEPT: [&str; 4] = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+
+impl Call<'_> {
+    /// Change an object; true if it was created by that.
+    pub(crate) fn update(&mut self, name: &str, input: &Input) -> Result<(Answer, bool)> {
+        loop {
+            let Some(existing) = self.find(name) else {
+                return match input {
+                    Input::Replace(object) if self.served.strategy().create_on_update && self.part == Part::Whole => {
+                        let mut object = object.clone();
+                        self.check_name(name, &mut object)?;
+                        self.create(object).map(|answer| (answer, true))
+                    }
+                    _ => Err(self.not_found(name)),
+                };
+            };
+            if let Some(answer) = self.try_update(name, input, &existing)? {
+                return Ok((answer, false));
+            }
+        }
+    }
+
+    /// `None` if somebody else was faster.
+    fn try_update(&mut self, name: &str, input: &Input, existing: &std::sync::Arc<Object>) -> Result<Option<Answer>> {
+        let old = self.served.decode(existing);
+        let mut new = self.changed(name, input, &old)?;
+        self.check_preconditions(name, input, &new, &old)?;
+        self.keep_other_parts(&mut new, &old);
+        self.mutate(Operation::Update, name, &mut new, Some(&old))?;
+        self.warnings.extend(meta::dedupe_owner_references(&mut new));
+        self.prepare_update(&mut new, &old);
+        self.validate(name, &new, Some(&old))?;
+        self.core.admission.run_validating(&self.review(Operation::Update, name, Some(&old)), Some(&new))?;
+        let gone = may_go(&new) && !may_go(&old);
+        let content = self.encode(&new);
+        if content == *existing.content() && !gone {
+            return Ok(Some(Answer::Stored(existing.clone())));
+        }
+        if self.options.dry_run {
+            return Ok(Some(Answer::Value(new)));
+        }
+        let content = (!gone).then_some(content);
+        match self.core.store.write(&self.served.table, &existing.key, Some(existing.revision), content) {
+            // The last finalizer is gone, and the object with it: what is shown is what it would have become.
+            Ok(_) if gone => Ok(Some(Answer::Value(new))),
+            Ok(change) => Ok(change.after.clone().map(Answer::Stored)),
+            Err(Refused::Moved) => Ok(None),
+            Err(refused) => Err(self.refused(name, &refused)),
+        }
+    }
+
+    /// What the object is to become, before anything else is looked at.
+    fn changed(&mut self, name: &str, input: &Input, old: &Value) -> Result<Value> {
+        match input {
+            Input::Replace(object) => {
+                let mut object = object.clone();
+                self.check_name(name, &mut object)?;
+                Ok(object)
+            }
+            Input::Patch(patch) => {
+                let mut object = old.clone();
+                patch.apply(&mut object)?;
+                self.accept(Body { value: object, duplicates: Vec::new() }).map_err(|failure| {
+                    // A patch may be well-formed and still make a built-in of the wrong shape.
+                    let strict = failure.message.starts_with("strict decoding error");
+                    if self.served.strategy().custom || strict || failure.code != 400 {
+                        return failure;
+                    }
+                    let mut shown = old.clone();
+                    _ = patch.apply(&mut shown);
+                    let error = FieldError::invalid("patch", &shown.to_string().into(), failure.message);
+                    self.invalid("", vec![error])
+                })
+            }
+        }
+    }
+
+    fn check_name(&self, name: &str, object: &mut Value) -> Result<()> {
+        let meta = meta_mut(object);
+        let given = meta.get("name").and_then(Value::as_str).unwrap_or_default();
+        if given.is_empty() && self.part == Part::Whole {
+            return Err(Failure::bad_request(format!(
+                "name is required in metadata: the object at this path is \"{name}\""
+            )));
+        }
+        if !given.is_empty() && given != name {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        meta.insert("name".into(), name.into());
+        Ok(())
+    }
+
+    /// The resourceVersion and uid that a request carries are what it expects.
+    fn check_preconditions(&self, name: &str, input: &Input, new: &Value, old: &Value) -> Result<()> {
+        let seen = meta_text(new, "resourceVersion");
+        let seen = if seen.is_empty() { 0 } else { revision(seen)? };
+        if seen == 0 {
+            if !self.served.strategy().unconditional_update {
+                let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+                return Err(self.invalid(name, vec![error]));
+            }
+        } else if seen != revision(meta_text(old, "resourceVersion"))? {
+            return Err(self.conflict(name, super::CHANGED_MEANWHILE));
+        }
+        let uid = meta_text(new, "uid");
+        if matches!(input, Input::Replace(_)) && !uid.is_empty() {
+            self.check_uid(name, uid, old)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_uid(&self, name: &str, expected: &str, object: &Value) -> Result<()> {
+        let found = meta_text(object, "uid");
+        if expected == found {
+            return Ok(());
+        }
+        let cause = format!("Precondition failed: UID in precondition: {expected}, UID in object meta: {found}");
+        Err(self.conflict(name, cause))
+    }
+
+    /// A request on a part of an object leaves the others as they are.
+    fn keep_other_parts(&self, new: &mut Value, old: &Value) {
+        match self.part {
+            Part::Whole | Part::Scale => {
+                if self.served.strategy().status.is_some() {
+                    copy(old, new, "status");
+                }
+            }
+            Part::Status => {
+                let mut kept = old.clone();
+                copy(new, &mut kept, "status");
+                let rule = self.served.strategy().status.unwrap_or_default();
+                let also = [("labels", rule.labels), ("annotations", rule.annotations), ("finalizers", rule.finalizers)];
+                for (field, _) in also.iter().filter(|(_, taken)| *taken) {
+                    copy(&new["metadata"], &mut kept["metadata"], field);
+                }
+                *new = kept;
+            }
+            Part::Finalize => {
+                let mut kept = old.clone();
+                if kept.get("spec").is_some_and(Value::is_object) {
+                    copy(new.get("spec").unwrap_or(&Value::Null), &mut kept["spec"], "finalizers");
+                }
+                *new = kept;
+            }
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        let old_meta = old.get("metadata").cloned().unwrap_or_default();
+        let meta = meta_mut(new);
+        for field in KEPT {
+            match old_meta.get(field) {
+                Some(value) => meta.insert(field.into(), value.clone()),
+                None => meta.remove(field),
+            };
+        }
+        for field in ["uid", "resourceVersion"] {
+            if meta.get(field).and_then(Value::as_str).is_none_or(str::is_empty)
+                && let Some(value) = old_meta.get(field)
+            {
+                meta.insert(field.into(), value.clone());
+            }
+        }
+        if self.part == Part::Whole {
+            (self.served.strategy().prepare)(new, Some(old));
+        }
+        if self.served.strategy().generation == Generation::Spec && self.counts(new, old) {
+            bump_generation(new);
+        }
+    }
+
+    /// Whether a change is one of what is wanted, not only of what is.
+    fn counts(&self, new: &Value, old: &Value) -> bool {
+        let strategy = self.served.strategy();
+        if !strategy.custom {
+            return new.get("spec") != old.get("spec");
+        }
+        let empty = Map::new();
+        let wanted = |object: &'_ Value| -> Map<String, Value> {
+            let fields = object.as_object().unwrap_or(&empty).iter();
+            let fields = fields.filter(|(name, _)| {
+                !matches!(name.as_str(), "apiVersion" | "kind" | "metadata")
+                    && (strategy.status.is_none() || *name != "status")
+            });
+            fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        wanted(new) != wanted(old)
+    }
+}
+
+/// The revision in a `resourceVersion`.
+pub(crate) fn revision(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| {
+        let message = format!("strconv.ParseUint: parsing {}: invalid syntax", Value::from(text));
+        Failure::new(500, None::<Reason>, message)
+    })
+}
+
+/// Make a field of `to` what it is in `from`.
+fn copy(from: &Value, to: &mut Value, field: &str) {
+    let Some(to) = to.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => to.insert(field.into(), value.clone()),
+        None => to.remove(field),
+    };
+}

@@ -1,0 +1,318 @@
+//! The server: its parts put together, and what a test can do to it.
+
+use crate::{
+    activity::Activity,
+    admission::Admission,
+    auth::{Authenticator, Identity},
+    catalog::Catalog,
+    clock::Clock,
+    controllers::{self, Controllers},
+    cut::Closed,
+    faults::Faults,
+    http::{Body, read_body},
+    journal::Journal,
+    object::{Content, Head, Key, Object},
+    persist,
+    store::Store,
+};
+use http::{Request, Response};
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+use std::{
+    error::Error as StdError,
+    fmt,
+    future::Future,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// So many changes are kept per resource: who watches or pages from before them is told 410. Default: 10,000.
+    pub history: usize,
+    /// Makes names and uids the same in every run. Default: none, they are random.
+    pub seed: Option<u64>,
+    /// The server's time when it starts; from there it follows tokio's clock, paused or not. Default: the wall clock's.
+    pub started: Option<Timestamp>,
+    /// Run the controllers beside it: garbage collection, namespaces, definitions. Without them, definitions are still served, but
+    /// nothing is collected and namespaces stay. Default: true.
+    pub controllers: bool,
+    /// Closures that see every write. Default: none.
+    pub admission: Admission,
+    /// Which requests are remembered. Default: the last 1000, without bodies.
+    pub journal: Journal,
+    /// Who may ask. Default: everyone is an administrator.
+    pub authenticator: Authenticator,
+    /// Where to keep everything across restarts. Default: nowhere.
+    pub data_dir: Option<PathBuf>,
+    /// Wait for the disk before a write is acknowledged, so that it survives a power loss too. Default: false.
+    pub fsync: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            history: 10_000,
+            seed: None,
+            started: None,
+            controllers: true,
+            admission: Admission::default(),
+            journal: Journal::default(),
+            authenticator: Authenticator::default(),
+            data_dir: None,
+            fsync: false,
+        }
+    }
+}
+
+/// What requests and controllers work on.
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    catalog: RwLock<Arc<Catalog>>,
+    pub(crate) clock: Clock,
+    pub(crate) admission: Admission,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) faults: Faults,
+    pub(crate) journal: Journal,
+    pub(crate) activity: Arc<Activity>,
+    random: Mutex<StdRng>,
+}
+
+impl Core {
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().clone()
+    }
+
+    /// Serve something else from now on.
+    pub(crate) fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = self.catalog.write();
+        change(Arc::make_mut(&mut catalog));
+    }
+
+    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
+        draw(&mut self.random.lock())
+    }
+
+    /// A new object's uid: a random UUID.
+    pub(crate) fn uid(&self) -> String {
+        let bits: u128 = self.random(Rng::random);
+        let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+        let hex = format!("{bits:032x}");
+        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    }
+
+    pub(crate) fn is_namespace_terminating(&self, namespace: &Object) -> bool {
+        let namespace = Value::Object(namespace.decode(&Head::bare()));
+        crate::registry::is_deleting(&namespace)
+    }
+
+    /// The namespaces that every cluster has.
+    fn create_first_namespaces(&self) {
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let namespace = json!({
+                "metadata": {
+                    "name": name, "uid": self.uid(), "creationTimestamp": self.clock.timestamp(),
+                    "labels": {"kubernetes.io/metadata.name": name},
+                },
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            });
+            let content = namespace.as_object().map(Content::encode);
+            // It may be there already, from a run before.
+            _ = self.store.write("namespaces", &Key::new("", name), None, content);
+        }
+    }
+}
+
+/// A Kubernetes API server in this process. A handle: clones share one server, which ends with the last of them and of its services.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::{Api, Client, api::PostParams};
+/// use steersman_apiserver::{ApiServer, Options};
+///
+/// let server = ApiServer::new(Options::default())?;
+/// let client = Client::new(server.service(), "default");
+///
+/// let config: Api<ConfigMap> = Api::default_namespaced(client);
+/// let made = config.create(&PostParams::default(), &serde_json::from_value(serde_json::json!({
+///     "metadata": {"generateName": "settings-"}, "data": {"color": "blue"},
+/// }))?).await?;
+/// assert!(made.metadata.name.unwrap().starts_with("settings-"));
+/// assert_eq!(server.journal().count("POST configmaps"), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ApiServer {
+    core: Arc<Core>,
+    controllers: Arc<Controllers>,
+}
+
+impl ApiServer {
+    /// Start a server, ready when this returns. Call it in a tokio runtime: its controllers are tasks there.
+    ///
+    /// # Panics
+    /// If called outside of a tokio runtime.
+    pub fn new(options: Options) -> Result<Self, StartError> {
+        let store = Store::new(options.history);
+        if let Some(dir) = &options.data_dir {
+            let (log, restored) = persist::Log::open(dir, persist::Options { fsync: options.fsync })?;
+            store.restore(restored.revision, restored.objects);
+            store.set_log(log);
+        }
+        let core = Core {
+            store,
+            catalog: RwLock::new(Arc::new(Catalog::builtin())),
+            clock: Clock::new(options.started),
+            admission: options.admission,
+            authenticator: options.authenticator,
+            faults: Faults::default(),
+            journal: options.journal,
+            activity: Arc::default(),
+            random: Mutex::new(options.seed.map_or_else(rand::make_rng, StdRng::seed_from_u64)),
+        };
+        for served in core.catalog().iter() {
+            core.store.create_table(&served.table);
+        }
+        core.create_first_namespaces();
+        Ok(Self::run(core, options.controllers))
+    }
+
+    fn run(core: Core, with_controllers: bool) -> Self {
+        let core = Arc::new(core);
+        controllers::register_definitions(&core);
+        let controllers = Arc::new(Controllers::start(&core, with_controllers));
+        Self { core, controllers }
+    }
+
+    /// The door without a socket: hand it to `kube::Client::new`.
+    pub fn service(&self) -> Service {
+        Service { server: self.clone(), identity: None }
+    }
+
+    /// The same for somebody: what they do is done in their name.
+    pub fn service_as(&self, identity: Identity) -> Service {
+        Service { server: self.clone(), identity: Some(identity) }
+    }
+
+    /// The rules by which requests fail.
+    pub fn faults(&self) -> &Faults {
+        &self.core.faults
+    }
+
+    /// The requests so far.
+    pub fn journal(&self) -> &Journal {
+        &self.core.journal
+    }
+
+    /// The revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.core.store.revision()
+    }
+
+    /// Forget history up to now: who watches or pages from an earlier revision is told 410, as after a compaction of etcd.
+    pub fn compact(&self) {
+        self.core.store.compact(u64::MAX);
+    }
+
+    /// A copy of the server as it is now, that goes its own way: for tests that share a long beginning. It has no fault rules, an
+    /// empty journal, and is not durable.
+    ///
+    /// # Panics
+    /// If called outside of a tokio runtime.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let core = Core {
+            store: self.core.store.fork(),
+            catalog: RwLock::new(self.core.catalog()),
+            clock: self.core.clock.clone(),
+            admission: self.core.admission.clone(),
+            authenticator: self.core.authenticator.clone(),
+            faults: Faults::default(),
+            journal: Journal::default(),
+            activity: Arc::default(),
+            random: Mutex::new(self.core.random.lock().clone()),
+        };
+        Self::run(core, self.controllers.are_running())
+    }
+
+    /// Wait until no request is in flight, the controllers have nothing to do, and every watcher has been sent everything. A watcher
+    /// that nobody reads from is waited for, too.
+    pub async fn wait_idle(&self) {
+        self.core.activity.wait_idle(&self.core.store).await;
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// What it keeps on disk could not be read.
+    Data(persist::Error),
+}
+
+impl From<persist::Error> for StartError {
+    fn from(error: persist::Error) -> Self {
+        Self::Data(error)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Data(error) = self;
+        write!(f, "{error}")
+    }
+}
+
+impl StdError for StartError {}
+
+/// A server's door for clients in the same process, as a [`tower::Service`](tower_service::Service).
+#[derive(Clone, Debug)]
+pub struct Service {
+    server: ApiServer,
+    identity: Option<Identity>,
+}
+
+impl<B> tower_service::Service<Request<B>> for Service
+where
+    B: http_body::Body<Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
+    B::Data: Send,
+{
+    type Response = Response<Body>;
+    type Error = Closed;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Closed>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Closed>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.server.clone();
+        let (mut parts, body) = request.into_parts();
+        if let Some(identity) = &self.identity {
+            parts.extensions.insert(identity.clone());
+        }
+        Box::pin(async move {
+            let body = read_body(body).await;
+            Closed::check(server.core.handle(parts, body).await)
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! The changes of all tables, in order: what the controllers read.
+
+use super::{Change, Store, TableName};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// A place in the logs of all tables.
+pub(crate) struct Feed {
+    store: Store,
+    /// Everything up to this revision was handed out.
+    seen: u64,
+    grown: watch::Receiver<()>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// In order; never empty.
+    Changes(Vec<(TableName, Arc<Change>)>),
+    /// Some of it is forgotten: look at everything anew. What comes next happened after this.
+    Lost,
+}
+
+impl Store {
+    /// All changes from now on.
+    pub(crate) fn feed(&self) -> Feed {
+        let state = self.0.read();
+        Feed { store: self.clone(), seen: state.revision, grown: state.grown.subscribe() }
+    }
+
+    /// The tables that there are.
+    pub(crate) fn tables(&self) -> Vec<TableName> {
+        self.0.read().tables.keys().cloned().collect()
+    }
+}
+
+impl Feed {
+    /// Everything up to this revision was handed out.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// What there is, without waiting.
+    pub(crate) fn try_next(&mut self) -> Option<News> {
+        let state = self.store.0.read();
+        self.grown.mark_unchanged();
+        if state.revision == self.seen {
+            return None;
+        }
+        let seen = std::mem::replace(&mut self.seen, state.revision);
+        if state.tables.values().any(|table| table.changes.forgotten > seen) {
+            return Some(News::Lost);
+        }
+        let mut changes: Vec<_> = state
+            .tables
+            .iter()
+            .flat_map(|(name, table)| table.changes.after(seen).map(move |change| (name.clone(), change.clone())))
+            .collect();
+        drop(state);
+        changes.sort_unstable_by_key(|(_, change)| change.revision);
+        Some(News::Changes(changes)).filter(|news| !matches!(news, News::Changes(changes) if changes.is_empty()))
+    }
+
+    /// Wait until there may be more.
+    pub(crate) async fn grown(&mut self) {
+        if self.grown.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
