@@ -38,7 +38,6 @@ pub(crate) enum Target {
 
 /// Which health is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::enum_variant_names, reason = "the names are Kubernetes' own")]
 pub(crate) enum Health {
     Healthz,
     Livez,
@@ -69,7 +68,10 @@ impl Target {
         let path = decode(path).ok_or_else(|| Failure::bad_request("the path is not properly encoded"))?;
         let path = path.trim_matches('/');
         let segments: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
+        // What is not there is told as a status below the core group, and as text elsewhere.
         Ok(match segments[..] {
+            ["api", ..] if segments.contains(&"") => return Err(Failure::no_resource()),
+            _ if segments.contains(&"") => Self::Nothing,
             [] => Self::Root,
             ["version"] => Self::Version,
             ["healthz", ref check @ ..] => health(Health::Healthz, check),
@@ -84,7 +86,6 @@ impl Target {
             }
             ["api"] => Self::CoreVersions,
             ["api", version] => Self::Resources { group: String::new(), version: version.into() },
-            // What is not there is told as a status below the core group, and as text elsewhere.
             ["api", version, ref rest @ ..] => {
                 Self::Resource(Location::parse("", version, rest)?.ok_or_else(Failure::no_resource)?)
             }
@@ -127,11 +128,7 @@ impl Location {
             [resource, name, subresource] if !found.legacy_watch => (resource, Some(name), Some(subresource)),
             _ => return Ok(None),
         };
-        let around = [group, version, resource].into_iter().chain(found.namespace.as_deref()).chain(subresource);
-        // Only the core group is empty, and it does not come from the path.
-        if around.skip(usize::from(group.is_empty())).chain(name).any(str::is_empty)
-            || found.namespace.as_deref().is_some_and(|namespace| !names::path_segment(namespace).is_empty())
-        {
+        if found.namespace.as_deref().is_some_and(|namespace| !names::path_segment(namespace).is_empty()) {
             return Ok(None);
         }
         if let Some(name) = name {
@@ -233,6 +230,7 @@ mod tests {
     fn a_path_cannot_climb_and_has_no_gaps() {
         for (path, code) in [
             ("/api/v1/namespaces//pods", 404),
+            ("/api//pods", 404),
             ("/api/v1/namespaces/../pods", 404),
             ("/api/v1/namespaces/a%2525/pods", 404),
             ("/api/v1/pods/a/b/c/d", 404),
@@ -247,7 +245,9 @@ mod tests {
         ] {
             assert_eq!(Target::parse(path).unwrap_err().code, code, "{path}");
         }
-        assert_eq!(Target::parse("/apis/apps/v1/namespaces//deployments").unwrap(), Target::Nothing);
+        for path in ["/apis/apps/v1/namespaces//deployments", "/apis//v1/pods", "/apis//v1", "/openapi/v3/apis//v1"] {
+            assert_eq!(Target::parse(path).unwrap(), Target::Nothing, "{path}");
+        }
         assert_eq!(
             Target::parse("/api/v1/namespaces/x/pods/..").unwrap_err().message,
             r#"Name parameter invalid: "..": may not be '..'"#

@@ -132,8 +132,7 @@ impl ListOptions {
     }
 }
 
-/// Parses a resource version of the query; of none and of the empty one nothing comes. A broken one is not the
-/// client's fault, says the real server.
+/// Parses a resource version; the empty one is none. A broken one is an error of the server: the real one says so.
 pub(crate) fn resource_version(text: &str) -> Result<Option<u64>> {
     if text.is_empty() {
         return Ok(None);

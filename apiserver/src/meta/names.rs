@@ -1,7 +1,7 @@
 //! The grammars of Kubernetes: each check gives what is wrong in the real server's words, nothing when all is well.
 //!
-//! No grammar but [`path_segment`] lets through a character that means something in a path, and that one refuses each
-//! by name, so no object can be stored where another one's path leads.
+//! No grammar of an object's name lets through what means something in a path, so no object can be stored where
+//! another one's path leads.
 
 use crate::resource::NameRule;
 
@@ -23,7 +23,7 @@ pub(crate) fn name(rule: NameRule, name: &str) -> Vec<String> {
 /// What is wrong with the beginning of a name that the server is to complete: it may end in a dash.
 pub(crate) fn prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     match prefix.strip_suffix('-') {
-        // With dots the server completes them to a name of their own.
+        // Even two dots are harmless once there is something behind them.
         _ if rule == NameRule::PathSegment => path_characters(prefix),
         Some(rest) if !rest.is_empty() => name(rule, &format!("{rest}a")),
         _ => name(rule, prefix),
@@ -147,7 +147,7 @@ fn is_label(value: &str) -> bool {
 }
 
 fn is_qualified(value: &str) -> bool {
-    framed(value, |byte| byte.is_ascii_alphanumeric(), b"-_.")
+    framed(value, u8::is_ascii_alphanumeric, b"-_.")
 }
 
 /// Not empty, `outer` at both ends, `outer` or one of `inner` between.
