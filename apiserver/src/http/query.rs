@@ -1,0 +1,311 @@
+//! What the query of a request says.
+//!
+//! A parameter that the server does not know is no error, and neither is a pair that is not properly encoded: both
+//! count for nothing. Of a parameter that is given more than once the first counts.
+
+pub(crate) mod write;
+
+use super::path::decode;
+use crate::{
+    page::Position,
+    selector::{FieldSelector, LabelSelector},
+    status::{Failure, FieldError, Result},
+};
+use serde_json::Value;
+use std::time::Duration;
+
+/// The parameters of a request, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Parses what stands behind the question mark.
+    pub(crate) fn parse(query: Option<&str>) -> Self {
+        let decoded = |text: &str| decode(&text.replace('+', " "));
+        // The real server's parser has no use for semicolons.
+        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        Self(pairs.filter_map(|(key, value)| Some((decoded(key)?, decoded(value)?))).collect())
+    }
+
+    /// The value of a parameter; empty is something else than not there.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all(&self, key: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the answer shall be indented, if that is said.
+    pub(crate) fn pretty(&self) -> Option<bool> {
+        let value = self.get("pretty").filter(|value| !value.is_empty())?;
+        Some(matches!(value, "1" | "t" | "T" | "true" | "True" | "TRUE"))
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.get(key).unwrap_or_default()
+    }
+
+    /// Everything but `false` and `0` is true, even nothing.
+    fn flag(&self, key: &str) -> Option<bool> {
+        self.get(key).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    fn integer(&self, key: &str) -> Result<Option<i64>> {
+        let parse = |value: &str| {
+            value.parse().map_err(|_| {
+                Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", Value::from(value)))
+            })
+        };
+        self.get(key).map(parse).transpose()
+    }
+}
+
+/// How exact `resourceVersion` is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionMatch {
+    Exact,
+    NotOlderThan,
+}
+
+/// What a list or a watch asks for. Each combination that is forbidden is found when it is parsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListOptions {
+    pub(crate) labels: LabelSelector,
+    /// Whether the resource has such fields is not known here.
+    pub(crate) fields: FieldSelector,
+    /// `None` if all objects are wanted at once.
+    pub(crate) limit: Option<usize>,
+    /// Where to go on.
+    pub(crate) position: Option<Position>,
+    /// `Some(0)` takes any state, `None` asks for the newest.
+    pub(crate) resource_version: Option<u64>,
+    pub(crate) version_match: Option<VersionMatch>,
+    pub(crate) watch: bool,
+    pub(crate) bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl ListOptions {
+    /// From the query. `legacy_watch` is a watch that the path asks for.
+    pub(crate) fn parse(query: &Query, legacy_watch: bool) -> Result<Self> {
+        let positive = |value: i64| u64::try_from(value).ok().filter(|&value| value > 0);
+        let watch = legacy_watch || query.flag("watch").unwrap_or(false);
+        let send_initial_events = query.flag("sendInitialEvents");
+        let labels = LabelSelector::parse(query.text("labelSelector"))?;
+        let fields = FieldSelector::parse(query.text("fieldSelector"))?;
+        let limit = query.integer("limit")?.and_then(positive);
+        let timeout = query.integer("timeoutSeconds")?.and_then(positive);
+        let errors = if watch { forbidden_in_watch(query) } else { forbidden_in_list(query) };
+        if !errors.is_empty() {
+            return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", errors));
+        }
+        let resource_version = resource_version(query.text("resourceVersion"))?;
+        let position = match query.text("continue") {
+            "" => None,
+            // A watch has no pages.
+            _ if watch => None,
+            _ if resource_version.is_some_and(|version| version > 0) => {
+                return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+            }
+            token => Some(Position::decode(token)?),
+        };
+        Ok(Self {
+            labels,
+            fields,
+            limit: limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
+            position,
+            resource_version,
+            version_match: match query.text("resourceVersionMatch") {
+                "Exact" => Some(VersionMatch::Exact),
+                "NotOlderThan" => Some(VersionMatch::NotOlderThan),
+                _ => None,
+            },
+            watch,
+            bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
+            send_initial_events,
+            timeout: timeout.map(Duration::from_secs),
+        })
+    }
+}
+
+/// Parses a resource version; the empty one is none. A broken one is an error of the server: the real one says so.
+pub(crate) fn resource_version(text: &str) -> Result<Option<u64>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |_| {
+        let value = Value::from(text);
+        let why = format!("strconv.ParseUint: parsing {value}: invalid syntax");
+        Failure::new(500, None, FieldError::invalid("resourceVersion", &value, why).to_string())
+    };
+    text.parse().map(Some).map_err(wrong)
+}
+
+const MATCH: &str = "resourceVersionMatch";
+
+fn forbidden_in_list(query: &Query) -> Vec<FieldError> {
+    let (version, wanted) = (query.text("resourceVersion"), query.text(MATCH));
+    let mut errors = Vec::new();
+    let mut forbid = |field: &str, why: &str| errors.push(FieldError::forbidden(field, why));
+    if !wanted.is_empty() {
+        if version.is_empty() {
+            forbid(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if !query.text("continue").is_empty() {
+            forbid(MATCH, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if wanted == "Exact" && version == "0" {
+            forbid(MATCH, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+    }
+    if query.flag("sendInitialEvents").is_some() {
+        forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+    }
+    if !matches!(wanted, "" | "Exact" | "NotOlderThan") {
+        errors.push(FieldError::not_supported(MATCH, &wanted.into(), ["Exact", "NotOlderThan", ""]));
+    }
+    errors
+}
+
+fn forbidden_in_watch(query: &Query) -> Vec<FieldError> {
+    let wanted = query.text(MATCH);
+    let initial = query.flag("sendInitialEvents").is_some();
+    let mut errors = Vec::new();
+    let mut forbid = |why: &str| errors.push(FieldError::forbidden(MATCH, why));
+    if initial && wanted != "NotOlderThan" {
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    if !wanted.is_empty() {
+        if !initial {
+            forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+        }
+        if !query.text("continue").is_empty() {
+            forbid("resourceVersionMatch is forbidden when continue is provided");
+        }
+        if wanted != "NotOlderThan" {
+            errors.push(FieldError::not_supported(MATCH, &wanted.into(), ["NotOlderThan"]));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn list(query: &str) -> Result<ListOptions> {
+        ListOptions::parse(&Query::parse(Some(query)), false)
+    }
+
+    fn fields(failure: &Failure) -> Vec<&str> {
+        let details = failure.details.as_ref().unwrap();
+        details.causes.iter().map(|cause| cause.field.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_broken_counts_for_nothing() {
+        let query = Query::parse(Some("a=1&a=2&b&c=%zz&d=%20+x&e;f=1&=g"));
+        assert_eq!(query.get("a"), Some("1"));
+        assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(query.get("b"), Some(""));
+        assert_eq!(query.get("c"), None);
+        assert_eq!(query.get("d"), Some("  x"));
+        assert_eq!(query.get("f"), None);
+        assert_eq!(Query::parse(None), Query::default());
+    }
+
+    #[test]
+    fn pretty_is_said_or_not() {
+        let pretty = |query| Query::parse(Some(query)).pretty();
+        assert_eq!(
+            [pretty("pretty=true"), pretty("pretty=0"), pretty("pretty="), pretty("")],
+            [Some(true), Some(false), None, None]
+        );
+    }
+
+    #[test]
+    fn a_list_is_described_whole() {
+        let options = list(
+            "labelSelector=a%3Db&fieldSelector=metadata.name%3Dx&limit=2&resourceVersion=7\
+             &resourceVersionMatch=Exact&timeoutSeconds=8&allowWatchBookmarks=true&unknown=1",
+        )
+        .unwrap();
+        assert!(!options.labels.is_empty());
+        assert_eq!(options.fields.exact("metadata.name"), Some("x"));
+        assert_eq!((options.limit, options.resource_version), (Some(2), Some(7)));
+        assert_eq!(options.version_match, Some(VersionMatch::Exact));
+        assert_eq!(options.timeout, Some(Duration::from_secs(8)));
+        assert!(options.bookmarks && !options.watch);
+        assert_eq!(list("limit=0&resourceVersion=").unwrap(), ListOptions::default());
+    }
+
+    #[test]
+    fn a_watch_is_asked_for_by_anything_but_no() {
+        for (query, watch) in
+            [("watch", true), ("watch=1", true), ("watch=False", false), ("watch=0", false), ("", false)]
+        {
+            assert_eq!(list(query).unwrap().watch, watch, "{query}");
+        }
+        assert!(ListOptions::parse(&Query::default(), true).unwrap().watch);
+        let options = list("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").unwrap();
+        assert_eq!(options.send_initial_events, Some(true));
+    }
+
+    #[test]
+    fn what_cannot_be_parsed_has_its_own_status() {
+        let token = Position::after(Some(1), "a").encode();
+        for (query, code, message) in [
+            ("limit=abc", 400, "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+            ("timeoutSeconds=", 400, "strconv.ParseInt: parsing \"\": invalid syntax"),
+            ("labelSelector=a%2C", 400, "found '', expected: identifier after ','"),
+            (
+                "watch=1&resourceVersion=x",
+                500,
+                "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax",
+            ),
+            (
+                &format!("continue={token}&resourceVersion=3"),
+                400,
+                "specifying resource version is not allowed when using continue",
+            ),
+        ] {
+            let failure = list(query).unwrap_err();
+            assert_eq!((failure.code, &*failure.message), (code, message));
+        }
+        assert_eq!(list("continue=garbage").unwrap_err().code, 400);
+        assert!(list(&format!("continue={token}&resourceVersion=0")).unwrap().position.is_some());
+    }
+
+    #[test]
+    fn forbidden_combinations_are_invalid() {
+        for (query, expected) in [
+            ("resourceVersionMatch=Exact", &["resourceVersionMatch"][..]),
+            ("resourceVersionMatch=Exact&resourceVersion=0", &["resourceVersionMatch"]),
+            ("resourceVersionMatch=Sometimes&resourceVersion=1", &["resourceVersionMatch"]),
+            ("sendInitialEvents=true", &["sendInitialEvents"]),
+            ("watch=1&sendInitialEvents=true", &["resourceVersionMatch"]),
+            ("watch=1&resourceVersionMatch=NotOlderThan", &["resourceVersionMatch"]),
+            ("watch=1&resourceVersionMatch=Exact", &["resourceVersionMatch", "resourceVersionMatch"]),
+        ] {
+            let failure = list(query).unwrap_err();
+            assert_eq!((failure.code, fields(&failure)), (422, expected.to_vec()), "{query}");
+        }
+        assert_eq!(
+            list("resourceVersionMatch=Exact").unwrap_err().message,
+            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
+             resourceVersionMatch is forbidden unless resourceVersion is provided"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(query in r"((watch|limit|continue|labelSelector)=[a-z0-9%=]{0,6}&){0,4}|\PC*") {
+            let _ = list(&query);
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Metadata: what it has to be like in every object, whatever its type.
+//!
+//! Validation comes after the server has filled in what is its own (name, uid, times), and tells all errors at once.
+
+pub(crate) mod names;
+pub(crate) mod types;
+
+use crate::{resource::Resource, status::FieldError};
+use rand::{Rng, seq::IndexedRandom};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+const MAX_ANNOTATIONS: usize = 256 << 10;
+
+/// No vowels, so that no words come out, and nothing that is easily mistaken.
+const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
+const MAX_NAME: usize = 63;
+
+/// A name that begins like `base`, and is hardly ever taken.
+pub(crate) fn generate_name(base: &str, rng: &mut impl Rng) -> String {
+    let base = &base[..base.floor_char_boundary(MAX_NAME - SUFFIX_LENGTH)];
+    let suffix = (0..SUFFIX_LENGTH).filter_map(|_| SUFFIX_ALPHABET.choose(rng)).map(|&byte| char::from(byte));
+    base.chars().chain(suffix).collect()
+}
+
+/// What is wrong with the metadata of a new object.
+pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    let meta = &object["metadata"];
+    let rule = resource.strategy.name;
+    let mut errors = Vec::new();
+    match text(meta, "generateName") {
+        "" => {}
+        base => errors.extend(invalid("metadata.generateName", base, names::prefix(rule, base))),
+    }
+    match text(meta, "name") {
+        "" => errors.push(FieldError::required("metadata.name", "name or generateName is required")),
+        name => errors.extend(invalid("metadata.name", name, names::name(rule, name))),
+    }
+    match (resource.namespaced, text(meta, "namespace")) {
+        (true, "") => errors.push(FieldError::required("metadata.namespace", "")),
+        (true, namespace) => errors.extend(invalid("metadata.namespace", namespace, names::label(namespace))),
+        (false, "") => {}
+        (false, _) => errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type")),
+    }
+    errors.extend(validate_labels(meta));
+    errors.extend(validate_annotations(meta));
+    errors.extend(validate_owners(meta));
+    let finalizers = texts(meta, "finalizers");
+    errors.extend(finalizers.iter().flat_map(|name| invalid("metadata.finalizers", name, names::qualified(name))));
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid("metadata.finalizers", &meta["finalizers"], why));
+    }
+    errors.extend(validate_short_finalizers(resource, meta));
+    errors
+}
+
+/// What is wrong with the metadata of an object that is to replace `old`.
+pub(crate) fn validate_update(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
+    let (meta, old) = (&new["metadata"], &old["metadata"]);
+    let mut errors = Vec::new();
+    if !old["deletionTimestamp"].is_null() {
+        let before: BTreeSet<_> = texts(old, "finalizers").into_iter().collect();
+        let after: BTreeSet<_> = texts(meta, "finalizers").into_iter().collect();
+        let added: Vec<_> = after.difference(&before).map(|name| format!("{name:?}")).collect();
+        if !added.is_empty() {
+            let why = "no new finalizers can be added if the object is being deleted, found new finalizers";
+            let why = format!("{why} []string{{{}}}", added.join(", "));
+            errors.push(FieldError::forbidden("metadata.finalizers", why));
+        }
+    }
+    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+        if text(meta, field) != text(old, field) {
+            errors.push(FieldError::invalid(
+                format!("metadata.{field}"),
+                &text(meta, field).into(),
+                "field is immutable",
+            ));
+        }
+    }
+    errors.extend(validate_labels(meta));
+    errors.extend(validate_annotations(meta));
+    errors.extend(validate_owners(meta));
+    errors.extend(validate_short_finalizers(resource, meta));
+    errors
+}
+
+fn validate_labels(meta: &Value) -> Vec<FieldError> {
+    let labels = entries(meta, "labels");
+    let errors = labels.flat_map(|(key, value)| {
+        let key_errors = invalid("metadata.labels", key, names::qualified(key));
+        key_errors.chain(invalid("metadata.labels", value, names::label_value(value)))
+    });
+    errors.collect()
+}
+
+fn validate_annotations(meta: &Value) -> Vec<FieldError> {
+    // The case of a key does not matter here.
+    let wrong = |key: &str| names::qualified(&key.to_lowercase());
+    let mut errors: Vec<_> =
+        entries(meta, "annotations").flat_map(|(key, _)| invalid("metadata.annotations", key, wrong(key))).collect();
+    if entries(meta, "annotations").map(|(key, value)| key.len() + value.len()).sum::<usize>() > MAX_ANNOTATIONS {
+        errors.push(FieldError::too_long("metadata.annotations", MAX_ANNOTATIONS));
+    }
+    errors
+}
+
+fn validate_owners(meta: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut controller: Option<String> = None;
+    for owner in meta["ownerReferences"].as_array().into_iter().flatten() {
+        let [api_version, kind, name, uid] = ["apiVersion", "kind", "name", "uid"].map(|field| text(owner, field));
+        let version = match api_version.split_once('/') {
+            Some((_, version)) if version.contains('/') => "",
+            Some((_, version)) => version,
+            None => api_version,
+        };
+        if version.is_empty() {
+            let field = "metadata.ownerReferences.apiVersion";
+            errors.push(FieldError::invalid(field, &api_version.into(), "version must not be empty"));
+        }
+        for (field, value) in [("kind", kind), ("name", name), ("uid", uid)] {
+            if value.is_empty() {
+                let field = format!("metadata.ownerReferences.{field}");
+                errors.push(FieldError::invalid(field, &value.into(), "must not be empty"));
+            }
+        }
+        if (api_version, kind) == ("v1", "Event") {
+            let why = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid("metadata.ownerReferences", owner, why));
+        }
+        if owner["controller"] == true {
+            let this = format!("{kind}/{name}");
+            match &controller {
+                None => controller = Some(this),
+                Some(first) => {
+                    let why = "Only one reference can have Controller set to true. Found \"true\" in references for";
+                    let why = format!("{why} {first} and {this}");
+                    errors.push(FieldError::invalid("metadata.ownerReferences", &meta["ownerReferences"], why));
+                }
+            }
+        }
+    }
+    errors
+}
+
+/// Built-in types take no finalizer without a domain, but for Kubernetes' own.
+fn validate_short_finalizers(resource: &Resource, meta: &Value) -> Vec<FieldError> {
+    if resource.strategy.custom {
+        return Vec::new();
+    }
+    let finalizers = texts(meta, "finalizers").into_iter().enumerate();
+    let foreign = finalizers
+        .filter(|(_, name)| !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion"));
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    foreign.map(|(at, name)| FieldError::invalid(format!("metadata.finalizers[{at}]"), &name.into(), why)).collect()
+}
+
+/// Leaves one of owner references that are the same, and gives the warning that the client gets for it.
+pub(crate) fn dedupe_owner_references(object: &mut Value) -> Option<String> {
+    let owners = object.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
+    let (mut seen, mut twice) = (BTreeSet::new(), BTreeSet::new());
+    owners.retain(|owner| {
+        let first = seen.insert(owner.to_string());
+        if !first {
+            twice.insert(text(owner, "uid").to_owned());
+        }
+        first
+    });
+    let twice: Vec<_> = twice.into_iter().collect();
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        )
+    })
+}
+
+fn invalid(field: &'static str, value: &str, wrong: Vec<String>) -> impl Iterator<Item = FieldError> {
+    let value = Value::from(value);
+    wrong.into_iter().map(move |why| FieldError::invalid(field, &value, why))
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn texts<'a>(meta: &'a Value, field: &str) -> Vec<&'a str> {
+    meta[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn entries<'a>(meta: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let map = meta[field].as_object().map(Map::iter).into_iter().flatten();
+    map.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::{Generation, NameRule, Strategy};
+    use proptest::prelude::*;
+    use rand::{SeedableRng, rngs::StdRng};
+    use serde_json::json;
+
+    fn resource(namespaced: bool, custom: bool, name: NameRule) -> Resource {
+        Resource {
+            group: "example.com".into(),
+            version: "v1".into(),
+            kind: "Widget".into(),
+            list_kind: "WidgetList".into(),
+            plural: "widgets".into(),
+            singular: "widget".into(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced,
+            verbs: &[],
+            strategy: Strategy {
+                custom,
+                generation: Generation::None,
+                unconditional_update: false,
+                create_on_update: false,
+                returns_deleted: false,
+                grace: None,
+                status: None,
+                scale: None,
+                name,
+                prepare: |_, _| {},
+                validate: |_, _| Vec::new(),
+            },
+            schema: std::sync::Arc::default(),
+            columns: Vec::new(),
+            selectable: Vec::new(),
+        }
+    }
+
+    fn widgets() -> Resource {
+        resource(true, true, NameRule::Subdomain)
+    }
+
+    /// A valid object with some fields of its metadata changed.
+    fn object(changed: &Value) -> Value {
+        let mut object = json!({"metadata": {"name": "a", "namespace": "default", "uid": "u"}});
+        for (field, value) in changed.as_object().unwrap() {
+            object["metadata"][field] = value.clone();
+        }
+        object
+    }
+
+    fn created(changed: Value) -> Vec<String> {
+        validate_create(&widgets(), &object(&changed)).iter().map(ToString::to_string).collect()
+    }
+
+    fn updated(old: Value, new: Value) -> Vec<String> {
+        validate_update(&widgets(), &object(&new), &object(&old)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_is_needed_and_follows_the_rule_of_its_type() {
+        assert_eq!(created(json!({})), [""; 0]);
+        assert_eq!(created(json!({"name": ""})), ["metadata.name: Required value: name or generateName is required"]);
+        assert!(created(json!({"name": "A"}))[0].starts_with(
+            "metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case"
+        ));
+        assert!(
+            created(json!({"generateName": "A-"}))[0].starts_with("metadata.generateName: Invalid value: \"A-\": ")
+        );
+        let role = resource(false, false, NameRule::PathSegment);
+        let errors = validate_create(&role, &json!({"metadata": {"name": "a/b"}}));
+        assert_eq!(errors[0].to_string(), "metadata.name: Invalid value: \"a/b\": may not contain '/'");
+    }
+
+    #[test]
+    fn no_rule_lets_a_name_leave_its_place() {
+        for rule in [NameRule::Subdomain, NameRule::Label, NameRule::Label1035, NameRule::PathSegment] {
+            for name in [".", "..", "a/b", "../a", "a%2fb", "/"] {
+                let errors = validate_create(&resource(true, true, rule), &object(&json!({"name": name})));
+                assert!(!errors.is_empty(), "{rule:?} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_needed_where_objects_live_in_them_and_nowhere_else() {
+        assert_eq!(created(json!({"namespace": ""})), ["metadata.namespace: Required value"]);
+        assert_eq!(
+            created(json!({"namespace": "a.b"})),
+            ["metadata.namespace: Invalid value: \"a.b\": must not contain dots"]
+        );
+        let errors = validate_create(&resource(false, true, NameRule::Subdomain), &object(&json!({})));
+        assert_eq!(errors[0].to_string(), "metadata.namespace: Forbidden: not allowed on this type");
+    }
+
+    #[test]
+    fn labels_and_annotations_are_checked_on_every_write() {
+        let bad = json!({"labels": {"a b": "c", "d": "e f"}, "annotations": {"g h": "i", "Example.com/J": "k l"}});
+        for errors in [created(bad.clone()), updated(json!({}), bad)] {
+            let starts = [
+                "metadata.labels: Invalid value: \"a b\"",
+                "metadata.labels: Invalid value: \"e f\"",
+                "metadata.annotations: Invalid value: \"g h\"",
+            ];
+            assert_eq!(errors.len(), 3);
+            assert!(errors.iter().zip(starts).all(|(error, start)| error.starts_with(start)), "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn annotations_have_room_for_256_kibibytes() {
+        assert_eq!(created(json!({"annotations": {"a": "x".repeat(MAX_ANNOTATIONS - 1)}})), [""; 0]);
+        assert_eq!(
+            created(json!({"annotations": {"a": "x".repeat(MAX_ANNOTATIONS)}})),
+            ["metadata.annotations: Too long: may not be more than 262144 bytes"]
+        );
+    }
+
+    #[test]
+    fn an_owner_is_named_whole_and_one_controls() {
+        let owner =
+            |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u", "controller": true});
+        assert_eq!(created(json!({"ownerReferences": [owner("p")]})), [""; 0]);
+        let errors = created(json!({"ownerReferences": [owner("p"), owner("q")]}));
+        assert!(errors[0].ends_with("Found \"true\" in references for Pod/p and Pod/q"), "{errors:?}");
+        assert_eq!(
+            created(json!({"ownerReferences": [{"apiVersion": "a/", "kind": "", "name": "n"}]})),
+            [
+                "metadata.ownerReferences.apiVersion: Invalid value: \"a/\": version must not be empty",
+                "metadata.ownerReferences.kind: Invalid value: \"\": must not be empty",
+                "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_finalizer_is_a_qualified_name() {
+        assert!(created(json!({"finalizers": ["a b"]}))[0].starts_with("metadata.finalizers: Invalid value: \"a b\""));
+        assert_eq!(created(json!({"finalizers": ["short"]})), [""; 0]);
+        let errors =
+            validate_create(&resource(true, false, NameRule::Subdomain), &object(&json!({"finalizers": ["short"]})));
+        assert_eq!(errors[0].field, "metadata.finalizers[0]");
+        assert_eq!(created(json!({"finalizers": ["orphan", "foregroundDeletion"]})).len(), 1);
+    }
+
+    #[test]
+    fn what_names_an_object_never_changes() {
+        for field in ["name", "namespace", "uid", "creationTimestamp"] {
+            let mut new = json!({});
+            new[field] = "other".into();
+            let expected = format!("metadata.{field}: Invalid value: \"other\": field is immutable");
+            assert_eq!(updated(json!({}), new), [expected]);
+        }
+    }
+
+    #[test]
+    fn an_object_that_goes_gets_no_new_finalizers() {
+        let going = json!({"deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": ["a/b", "c/d"]});
+        assert_eq!(updated(going.clone(), json!({"finalizers": ["c/d"]})), [""; 0]);
+        assert_eq!(
+            updated(going, json!({"finalizers": ["a/b", "z/y", "e/f"]})),
+            ["metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
+              found new finalizers []string{\"e/f\", \"z/y\"}"]
+        );
+        assert_eq!(updated(json!({}), json!({"finalizers": ["e/f"]})), [""; 0]);
+    }
+
+    #[test]
+    fn the_same_owner_counts_once() {
+        let mut twice = object(&json!({"ownerReferences": [{"uid": "1"}, {"uid": "2"}, {"uid": "1"}]}));
+        let warning = dedupe_owner_references(&mut twice).unwrap();
+        assert!(warning.ends_with("duplicate UID(s) observed: 1"), "{warning}");
+        assert_eq!(twice["metadata"]["ownerReferences"], json!([{"uid": "1"}, {"uid": "2"}]));
+        assert_eq!(dedupe_owner_references(&mut twice), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_generated_name_is_short_and_begins_as_asked(base in "[a-z]{1,80}-", seed: u64) {
+            let name = generate_name(&base, &mut StdRng::seed_from_u64(seed));
+            prop_assert!(name.len() <= MAX_NAME);
+            let (start, suffix) = name.split_at(name.len() - SUFFIX_LENGTH);
+            prop_assert_eq!(start, &base[..base.len().min(58)]);
+            prop_assert!(suffix.bytes().all(|byte| SUFFIX_ALPHABET.contains(&byte)));
+        }
+    }
+}

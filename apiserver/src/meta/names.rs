@@ -1,0 +1,225 @@
+//! The grammars of Kubernetes: each check gives what is wrong in the real server's words, nothing when all is well.
+//!
+//! No grammar of an object's name lets through what means something in a path, so no object can be stored where
+//! another one's path leads.
+
+use crate::resource::NameRule;
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const QUALIFIED_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', \
+     and must start and end with an alphanumeric character";
+
+/// What is wrong with an object's name.
+pub(crate) fn name(rule: NameRule, name: &str) -> Vec<String> {
+    match rule {
+        NameRule::Subdomain => subdomain(name),
+        NameRule::Label => label(name),
+        NameRule::Label1035 => label1035(name),
+        NameRule::PathSegment => path_segment(name),
+    }
+}
+
+/// What is wrong with the beginning of a name that the server is to complete: it may end in a dash.
+pub(crate) fn prefix(rule: NameRule, prefix: &str) -> Vec<String> {
+    match prefix.strip_suffix('-') {
+        // Even two dots are harmless once there is something behind them.
+        _ if rule == NameRule::PathSegment => path_characters(prefix),
+        Some(rest) if !rest.is_empty() => name(rule, &format!("{rest}a")),
+        _ => name(rule, prefix),
+    }
+}
+
+/// `a.b-c.d`
+pub(crate) fn subdomain(value: &str) -> Vec<String> {
+    let mut errors = too_long(value, 253);
+    if !is_subdomain(value) {
+        errors.push(grammar(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+             and must start and end with an alphanumeric character",
+            &format!("{LABEL}(\\.{LABEL})*"),
+            &["example.com"],
+        ));
+    }
+    errors
+}
+
+/// `a-b`
+pub(crate) fn label(value: &str) -> Vec<String> {
+    let mut errors = too_long(value, 63);
+    if is_label(value) {
+        return errors;
+    }
+    errors.push(if is_subdomain(value) {
+        "must not contain dots".into()
+    } else {
+        grammar(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
+             and must start and end with an alphanumeric character",
+            LABEL,
+            &["my-name", "123-abc"],
+        )
+    });
+    errors
+}
+
+fn label1035(value: &str) -> Vec<String> {
+    let mut errors = too_long(value, 63);
+    if !is_label(value) || value.starts_with(|c: char| c.is_ascii_digit()) {
+        errors.push(grammar(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
+             start with an alphabetic character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+    errors
+}
+
+/// What is wrong with a name that has to stand as one segment of a path.
+pub(crate) fn path_segment(value: &str) -> Vec<String> {
+    if value == "." || value == ".." {
+        return vec![format!("may not be '{value}'")];
+    }
+    path_characters(value)
+}
+
+fn path_characters(value: &str) -> Vec<String> {
+    ['/', '%'].into_iter().filter(|&c| value.contains(c)).map(|c| format!("may not contain '{c}'")).collect()
+}
+
+/// The key of a label or an annotation, or the name of a finalizer: `example.com/My_Name`.
+pub(crate) fn qualified(value: &str) -> Vec<String> {
+    let examples = ["MyName", "my.name", "123-abc"];
+    let (prefix, name) = match value.split_once('/') {
+        None => (None, value),
+        Some((_, rest)) if rest.contains('/') => {
+            let rule = grammar(QUALIFIED_RULE, QUALIFIED, &examples);
+            let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a valid label key {rule} {example}")];
+        }
+        Some((prefix, name)) => (Some(prefix), name),
+    };
+    let mut errors = match prefix {
+        None => Vec::new(),
+        Some("") => vec!["prefix part must be non-empty".into()],
+        Some(prefix) => subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")).collect(),
+    };
+    if name.is_empty() {
+        errors.push("name part must be non-empty".into());
+    }
+    errors.extend(too_long(name, 63).into_iter().map(|error| format!("name part {error}")));
+    if !is_qualified(name) {
+        errors.push(format!("name part {}", grammar(QUALIFIED_RULE, QUALIFIED, &examples)));
+    }
+    errors
+}
+
+/// A label's value, which may be empty.
+pub(crate) fn label_value(value: &str) -> Vec<String> {
+    let mut errors = too_long(value, 63);
+    if !value.is_empty() && !is_qualified(value) {
+        errors.push(grammar(
+            &format!("a valid label must be an empty string or {}", &QUALIFIED_RULE["must ".len()..]),
+            &format!("({QUALIFIED})?"),
+            &["MyValue", "my_value", "12345"],
+        ));
+    }
+    errors
+}
+
+fn too_long(value: &str, max: usize) -> Vec<String> {
+    if value.len() > max { vec![format!("must be no more than {max} bytes")] } else { Vec::new() }
+}
+
+/// The separators are the real server's, two blanks included.
+fn grammar(rule: &str, pattern: &str, examples: &[&str]) -> String {
+    let examples: Vec<_> = examples.iter().map(|example| format!("'{example}', ")).collect();
+    format!("{rule} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
+}
+
+fn is_subdomain(value: &str) -> bool {
+    value.split('.').all(is_label)
+}
+
+fn is_label(value: &str) -> bool {
+    framed(value, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), b"-")
+}
+
+fn is_qualified(value: &str) -> bool {
+    framed(value, u8::is_ascii_alphanumeric, b"-_.")
+}
+
+/// Not empty, `outer` at both ends, `outer` or one of `inner` between.
+fn framed(value: &str, outer: impl Fn(&u8) -> bool, inner: &[u8]) -> bool {
+    let bytes = value.as_bytes();
+    bytes.first().is_some_and(&outer)
+        && bytes.last().is_some_and(&outer)
+        && bytes.iter().all(|byte| outer(byte) || inner.contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subdomain_is_told_in_the_real_words() {
+        assert_eq!(subdomain("a.b-c.9"), Vec::<String>::new());
+        assert_eq!(
+            subdomain("A"),
+            [concat!(
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', ",
+                "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for ",
+                r"validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            )]
+        );
+        for bad in ["", ".", "..", "a..b", "-a", "a-", "a.", "a/b", "a%2f", "ä", "a_b"] {
+            assert_eq!(subdomain(bad).len(), 1, "{bad}");
+        }
+        assert_eq!(subdomain(&"a".repeat(253)), Vec::<String>::new());
+        assert_eq!(subdomain(&"a".repeat(254)), ["must be no more than 253 bytes"]);
+    }
+
+    #[test]
+    fn a_label_has_no_dots_and_a_service_starts_with_a_letter() {
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+        assert!(label("a_b")[0].contains("(e.g. 'my-name',  or '123-abc', regex used for validation is '"));
+        assert_eq!(label("9a"), Vec::<String>::new());
+        assert_eq!(label1035("9a").len(), 1);
+        assert_eq!(label1035("a9"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_path_segment_cannot_climb() {
+        assert_eq!(path_segment("system:node"), Vec::<String>::new());
+        assert_eq!(path_segment(".."), ["may not be '..'"]);
+        assert_eq!(path_segment("a/b%"), ["may not contain '/'", "may not contain '%'"]);
+    }
+
+    #[test]
+    fn a_prefix_may_end_in_a_dash_and_nothing_else() {
+        assert_eq!(prefix(NameRule::Subdomain, "web-"), Vec::<String>::new());
+        assert_eq!(prefix(NameRule::Subdomain, "-").len(), 1);
+        assert_eq!(prefix(NameRule::Subdomain, "web_").len(), 1);
+        assert_eq!(prefix(NameRule::PathSegment, "."), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_qualified_name_has_one_slash_at_most() {
+        for good in ["a", "A_b.c-9", "example.com/a"] {
+            assert_eq!(qualified(good), Vec::<String>::new(), "{good}");
+        }
+        assert_eq!(qualified("/a"), ["prefix part must be non-empty"]);
+        assert_eq!(qualified("a/").len(), 2);
+        assert!(qualified("a/b/c")[0].starts_with("a valid label key must consist of"));
+        assert!(qualified("B/c")[0].starts_with("prefix part a lowercase RFC 1123 subdomain"));
+        assert_eq!(qualified(&"a".repeat(64)), ["name part must be no more than 63 bytes"]);
+    }
+
+    #[test]
+    fn a_label_value_may_be_empty() {
+        assert_eq!(label_value(""), Vec::<String>::new());
+        assert!(label_value("a b")[0].starts_with("a valid label must be an empty string or consist of alphanumeric"));
+        assert_eq!(label_value(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Which types the fields of metadata have: everything behind may rely on it.
+
+use crate::status::{Failure, Result};
+use serde_json::Value;
+
+enum Type {
+    Text,
+    Time,
+    Integer,
+    Bool,
+    TextMap,
+    /// Whatever is in it.
+    Object,
+    List(&'static Self),
+    /// A name, and fields.
+    Struct(&'static str, &'static [(&'static str, Self)]),
+}
+
+use Type::{Bool, Integer, List, Object, Struct, Text, TextMap, Time};
+
+const OBJECT_META: Type = Struct(
+    "ObjectMeta",
+    &[
+        ("annotations", TextMap),
+        ("creationTimestamp", Time),
+        ("deletionGracePeriodSeconds", Integer),
+        ("deletionTimestamp", Time),
+        ("finalizers", List(&Text)),
+        ("generateName", Text),
+        ("generation", Integer),
+        ("labels", TextMap),
+        ("managedFields", List(&MANAGED_FIELDS)),
+        ("name", Text),
+        ("namespace", Text),
+        ("ownerReferences", List(&OWNER_REFERENCE)),
+        ("resourceVersion", Text),
+        ("selfLink", Text),
+        ("uid", Text),
+    ],
+);
+
+const OWNER_REFERENCE: Type = Struct(
+    "OwnerReference",
+    &[
+        ("apiVersion", Text),
+        ("blockOwnerDeletion", Bool),
+        ("controller", Bool),
+        ("kind", Text),
+        ("name", Text),
+        ("uid", Text),
+    ],
+);
+
+const MANAGED_FIELDS: Type = Struct(
+    "ManagedFieldsEntry",
+    &[
+        ("apiVersion", Text),
+        ("fieldsType", Text),
+        ("fieldsV1", Object),
+        ("manager", Text),
+        ("operation", Text),
+        ("subresource", Text),
+        ("time", Time),
+    ],
+);
+
+impl Type {
+    /// The words are those of the real server's decoder. Null is nothing, and fits every type.
+    fn check(&self, value: &Value, owner: &str, path: &str) -> Result<(), String> {
+        let mismatch = |wanted: &str| {
+            let found = match value {
+                Value::Null => "null",
+                Value::Bool(_) => "bool",
+                Value::Number(_) => "number",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            Err(format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}"))
+        };
+        match (self, value) {
+            (_, Value::Null) | (Text, Value::String(_)) | (Bool, Value::Bool(_)) | (Object, Value::Object(_)) => Ok(()),
+            (Integer, Value::Number(number)) if number.is_i64() => Ok(()),
+            (Time, Value::String(text)) => match text.parse::<jiff::Timestamp>() {
+                Ok(_) => Ok(()),
+                Err(_) => Err(format!("parsing time {value} as \"2006-01-02T15:04:05Z07:00\": cannot parse {value}")),
+            },
+            (TextMap, Value::Object(map)) => map.values().try_for_each(|value| Text.check(value, owner, path)),
+            (List(inner), Value::Array(items)) => items.iter().try_for_each(|item| inner.check(item, owner, path)),
+            (Struct(name, fields), Value::Object(map)) => fields.iter().try_for_each(|(field, kind)| {
+                map.get(*field).map_or(Ok(()), |value| kind.check(value, name, &format!("{path}.{field}")))
+            }),
+            (Text | Time, _) => mismatch("string"),
+            (Integer, _) => mismatch("int64"),
+            (Bool, _) => mismatch("bool"),
+            (TextMap, _) => mismatch("map[string]string"),
+            (Object, _) => mismatch("map[string]interface {}"),
+            (List(Text), _) => mismatch("[]string"),
+            (List(Struct(name, _)), _) => mismatch(&format!("[]v1.{name}")),
+            (List(_), _) => mismatch("[]interface {}"),
+            (Struct(name, _), _) => mismatch(&format!("v1.{name}")),
+        }
+    }
+}
+
+/// Refuses an object whose metadata has fields of wrong types.
+pub(crate) fn check_types(object: &Value) -> Result<()> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    OBJECT_META.check(&object["metadata"], kind, "metadata").map_err(|error| {
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(metadata: Value) -> Result<()> {
+        check_types(&json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}))
+    }
+
+    #[test]
+    fn the_types_of_the_api_are_fine() {
+        check(json!({
+            "name": "a", "generation": 1, "creationTimestamp": "2026-01-02T03:04:05Z", "deletionTimestamp": null,
+            "labels": {"a": "b"}, "annotations": null, "finalizers": ["a"], "unknown": 1,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}],
+            "managedFields": [{"manager": "m", "time": "2026-01-02T03:04:05+02:00", "fieldsV1": {"f:a": {}}}],
+        }))
+        .unwrap();
+        check(Value::Null).unwrap();
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_the_way_the_real_server_does() {
+        for (metadata, error) in [
+            (json!({"labels": {"a": 1}}), "number into Go struct field ObjectMeta.metadata.labels of type string"),
+            (
+                json!({"labels": ["a"]}),
+                "array into Go struct field ObjectMeta.metadata.labels of type map[string]string",
+            ),
+            (
+                json!({"annotations": {"a": {}}}),
+                "object into Go struct field ObjectMeta.metadata.annotations of type string",
+            ),
+            (json!({"name": true}), "bool into Go struct field ObjectMeta.metadata.name of type string"),
+            (json!({"finalizers": "a"}), "string into Go struct field ObjectMeta.metadata.finalizers of type []string"),
+            (json!({"finalizers": [1]}), "number into Go struct field ObjectMeta.metadata.finalizers of type string"),
+            (json!({"generation": 1.5}), "number into Go struct field ObjectMeta.metadata.generation of type int64"),
+            (
+                json!({"ownerReferences": [{"controller": "yes"}]}),
+                "string into Go struct field OwnerReference.metadata.ownerReferences.controller of type bool",
+            ),
+            (
+                json!({"managedFields": {}}),
+                "object into Go struct field ObjectMeta.metadata.managedFields of type []v1.ManagedFieldsEntry",
+            ),
+            (json!([]), "array into Go struct field Widget.metadata of type v1.ObjectMeta"),
+        ] {
+            let failure = check(metadata).unwrap_err();
+            assert_eq!(failure.code, 400);
+            let prefix = "Widget in version \"v1\" cannot be handled as a Widget: json: cannot unmarshal";
+            assert_eq!(failure.message, format!("{prefix} {error}"));
+        }
+    }
+
+    #[test]
+    fn a_time_has_to_be_one() {
+        let failure = check(json!({"creationTimestamp": "yesterday"})).unwrap_err();
+        assert_eq!(failure.code, 400);
+        assert!(failure.message.contains("parsing time \"yesterday\" as"), "{}", failure.message);
+    }
+}

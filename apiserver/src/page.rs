@@ -1,0 +1,136 @@
+//! Continue tokens: where the next page of a list begins, and of which state of the store it is.
+//!
+//! Clients can forge them, so the key is relative to what is listed and cannot leave it.
+
+use crate::status::{Failure, Result};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+const VERSION: &str = "meta.k8s.io/v1";
+
+/// Longer than a token for the longest namespace and name.
+const MAX_LENGTH: usize = 4096;
+
+/// Where to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The revision that is listed; `None` for the current one, once the first page's is gone.
+    pub(crate) revision: Option<u64>,
+    /// The first key, relative to what is listed: `namespace/name\0`, or `name\0` within a namespace.
+    pub(crate) start: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Token<S> {
+    #[serde(default)]
+    v: S,
+    #[serde(default)]
+    rv: i64,
+    #[serde(default)]
+    start: S,
+}
+
+impl Position {
+    /// Right after `key`.
+    pub(crate) fn after(revision: Option<u64>, key: &str) -> Self {
+        Self { revision, start: format!("{key}\0") }
+    }
+
+    /// As clients get it.
+    pub(crate) fn encode(&self) -> String {
+        let rv = self.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
+        let token = Token { v: VERSION, rv, start: &*self.start };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+    }
+
+    /// From a client.
+    pub(crate) fn decode(token: &str) -> Result<Self> {
+        parse(token)
+            .map_err(|why| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}")))
+    }
+}
+
+fn parse(token: &str) -> Result<Position, String> {
+    if token.len() > MAX_LENGTH {
+        return Err(format!("longer than {MAX_LENGTH} bytes"));
+    }
+    let json = URL_SAFE_NO_PAD.decode(token).map_err(|error| error.to_string())?;
+    let token: Token<String> = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+    if token.v != VERSION {
+        return Err(format!("server does not recognize this encoded version {}", token.v));
+    }
+    if token.rv == 0 {
+        return Err(format!("incorrect encoded start resourceVersion (version {VERSION})"));
+    }
+    if token.start.is_empty() {
+        return Err(format!("encoded start key empty (version {VERSION})"));
+    }
+    if token.start.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+        return Err(token.start);
+    }
+    Ok(Position { revision: u64::try_from(token.rv).ok(), start: token.start })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn forged(json: &str) -> Result<Position> {
+        Position::decode(&URL_SAFE_NO_PAD.encode(json))
+    }
+
+    #[test]
+    fn a_token_is_what_the_real_server_gives() {
+        let token = Position::after(Some(7), "default/a").encode();
+        let json = URL_SAFE_NO_PAD.decode(token).unwrap();
+        assert_eq!(json, br#"{"v":"meta.k8s.io/v1","rv":7,"start":"default/a\u0000"}"#);
+    }
+
+    #[test]
+    fn a_token_without_a_revision_means_now() {
+        let position = Position::after(None, "a");
+        assert!(URL_SAFE_NO_PAD.decode(position.encode()).unwrap().starts_with(br#"{"v":"meta.k8s.io/v1","rv":-1,"#));
+        assert_eq!(Position::decode(&position.encode()).unwrap(), position);
+    }
+
+    #[test]
+    fn a_forged_token_cannot_leave_what_is_listed() {
+        for start in ["../secrets/a", "a/../b", "./a", "a//b", "/a", "a/", ".."] {
+            let failure = forged(&format!(r#"{{"v":"meta.k8s.io/v1","rv":1,"start":"{start}"}}"#)).unwrap_err();
+            assert_eq!(failure.code, 400);
+            assert_eq!(failure.message, format!("invalid continue token: continue key is not valid: {start}"));
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        for (json, why) in [
+            ("{", "EOF"),
+            ("{}", "server does not recognize this encoded version"),
+            (r#"{"v":"meta.k8s.io/v1","start":"a"}"#, "incorrect encoded start resourceVersion"),
+            (r#"{"v":"meta.k8s.io/v1","rv":1}"#, "encoded start key empty"),
+        ] {
+            let message = forged(json).unwrap_err().message;
+            assert!(
+                message.starts_with(&format!("invalid continue token: continue key is not valid: {why}")),
+                "{message}"
+            );
+        }
+        assert_eq!(Position::decode("not base64!").unwrap_err().code, 400);
+        assert_eq!(Position::decode(&"a".repeat(5000)).unwrap_err().code, 400);
+    }
+
+    proptest! {
+        #[test]
+        fn a_token_survives_the_round_trip(revision in 1..=u64::MAX / 2, key in "[a-z0-9.-]{1,9}x(/[a-z0-9-]{1,9})?") {
+            let position = Position::after(Some(revision), &key);
+            prop_assert_eq!(Position::decode(&position.encode()).unwrap(), position);
+        }
+
+        #[test]
+        fn decoding_never_panics(token in r"[A-Za-z0-9_-]{0,40}|\PC*") {
+            let _ = Position::decode(&token);
+        }
+    }
+}

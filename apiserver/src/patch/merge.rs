@@ -1,0 +1,84 @@
+//! JSON Merge Patch (RFC 7386): objects are merged, null removes, everything else is replaced.
+//!
+//! Nothing that a patch brings keeps a field that is null, not even inside a list: the real server's library drops
+//! those too, though the RFC would keep them.
+
+use super::undecodable;
+use crate::status::Result;
+use serde_json::{Map, Value};
+
+/// Parses a patch, which has to be an object.
+pub(super) fn parse(body: &[u8]) -> Result<Value> {
+    let patch: Map<_, _> = serde_json::from_slice(body).map_err(undecodable)?;
+    Ok(patch.into())
+}
+
+/// Merges the patch into the document.
+pub(super) fn apply(patch: &Value, document: &mut Value) {
+    let (Value::Object(patch), Value::Object(document)) = (patch, &mut *document) else {
+        *document = without_nulls(patch);
+        return;
+    };
+    for (key, value) in patch {
+        match document.get_mut(key) {
+            _ if value.is_null() => {
+                document.remove(key);
+            }
+            Some(current) => apply(value, current),
+            None => {
+                document.insert(key.clone(), without_nulls(value));
+            }
+        }
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn merged(mut document: Value, patch: Value) -> Value {
+        apply(&patch, &mut document);
+        document
+    }
+
+    #[test]
+    fn objects_merge_lists_are_replaced_and_null_removes() {
+        let document = json!({"a": {"b": 1, "c": [1, 2]}, "d": "e"});
+        let patch = json!({"a": {"b": 2, "c": [3]}, "d": null, "f": {"g": 1}});
+        assert_eq!(merged(document, patch), json!({"a": {"b": 2, "c": [3]}, "f": {"g": 1}}));
+    }
+
+    #[test]
+    fn what_is_new_comes_without_nulls() {
+        assert_eq!(merged(json!({}), json!({"a": {"b": null}, "c": null})), json!({"a": {}}));
+        assert_eq!(merged(json!({"a": 1}), json!({"a": {"b": null}})), json!({"a": {}}));
+        assert_eq!(merged(json!({}), json!({"a": [null, {"b": null}]})), json!({"a": [null, {}]}));
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_replaced() {
+        assert_eq!(merged(json!({"a": {"b": 1}}), json!({"a": [1]})), json!({"a": [1]}));
+        assert_eq!(merged(json!({"a": [1]}), json!({"a": {"b": 1}})), json!({"a": {"b": 1}}));
+    }
+
+    #[test]
+    fn a_patch_that_is_no_object_is_refused() {
+        for body in ["[]", "null", "1", "{", ""] {
+            let failure = parse(body.as_bytes()).unwrap_err();
+            assert_eq!(failure.code, 400, "{body}");
+            assert!(failure.message.starts_with("error decoding patch: "), "{}", failure.message);
+        }
+    }
+}
