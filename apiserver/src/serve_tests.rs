@@ -1,0 +1,197 @@
+use super::*;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Either, Full, StreamBody};
+use std::{convert::Infallible, future::ready};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+type TestBody = Either<Full<Bytes>, StreamBody<futures::channel::mpsc::Receiver<Result<Frame<Bytes>, Infallible>>>>;
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// `/who` tells who asks, `/slow` takes a second, `/watch` sends one line and never ends, `/close` cuts the connection.
+#[derive(Clone)]
+struct Example;
+
+impl Service<Request<Incoming>> for Example {
+    type Response = Response<TestBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<TestBody>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let full = |text: String| Response::new(Either::Left(Full::from(text)));
+        match request.uri().path() {
+            "/slow" => Box::pin(async move {
+                sleep(Duration::from_secs(1)).await;
+                Ok(full("done".into()))
+            }),
+            "/watch" => {
+                let (mut events, receiver) = futures::channel::mpsc::channel(1);
+                events.try_send(Ok(Frame::data(Bytes::from_static(b"event\n")))).unwrap();
+                std::mem::forget(events);
+                Box::pin(ready(Ok(Response::new(Either::Right(StreamBody::new(receiver))))))
+            }
+            "/close" => {
+                let cut = Closed::response::<Full<Bytes>>();
+                Box::pin(ready(Ok(cut.map(Either::Left))))
+            }
+            _ => {
+                let user = request.extensions().get::<Identity>().map(|identity| identity.user.clone());
+                let local = request.extensions().get::<Peer>().is_some_and(|Peer(peer)| peer.ip().is_loopback());
+                let who = format!("{{\"user\":\"{}\",\"local\":{local}}}", user.unwrap_or_default());
+                Box::pin(ready(Ok(full(who))))
+            }
+        }
+    }
+}
+
+async fn plain() -> Running {
+    Running::start(LOOPBACK, None, &Authenticator::default(), Example).await.unwrap()
+}
+
+async fn send(running: &Running, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(running.addr()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn get(running: &Running, path: &str) -> TcpStream {
+    send(running, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await
+}
+
+/// Everything until the server closes; nothing if it resets.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text).await;
+    String::from_utf8(text).unwrap()
+}
+
+async fn until(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    while !text.ends_with(end) {
+        text.push(stream.read_u8().await.unwrap().into());
+    }
+    text
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_requests_know_their_peer() {
+    let running = plain().await;
+    assert_eq!(running.url(), format!("http://{}", running.addr()));
+    let mut stream = get(&running, "/who").await;
+    assert!(until(&mut stream, "}").await.ends_with("{\"user\":\"\",\"local\":true}"));
+    stream.write_all(b"GET /who HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_closed_response_is_a_connection_without_a_byte() {
+    let running = plain().await;
+    assert_eq!(rest(&mut get(&running, "/close").await).await, "");
+    assert!(until(&mut get(&running, "/who").await, "}").await.starts_with("HTTP/1.1 200"), "the server goes on");
+}
+
+#[tokio::test]
+async fn stopping_lets_a_request_end_ends_a_watch_cleanly_and_closes_idle_connections() {
+    let running = plain().await;
+    let (mut slow, mut watch, mut idle) =
+        (get(&running, "/slow").await, get(&running, "/watch").await, get(&running, "/who").await);
+    until(&mut watch, "event\n").await;
+    until(&mut idle, "}").await;
+    // The slow request has to have arrived: it was sent before the others were answered.
+    let addr = running.addr();
+    running.stop().await;
+    assert!(rest(&mut slow).await.ends_with("done"));
+    assert!(rest(&mut watch).await.ends_with("0\r\n\r\n"), "the last chunk says that it is over");
+    assert_eq!(rest(&mut idle).await, "");
+    TcpStream::connect(addr).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn dropping_the_handle_stops_the_server() {
+    let running = plain().await;
+    let mut watch = get(&running, "/watch").await;
+    until(&mut watch, "event\n").await;
+    drop(running);
+    assert!(!rest(&mut watch).await.contains("event"));
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_is_refused() {
+    let running = plain().await;
+    let mut stream = TcpStream::connect(running.addr()).await.unwrap();
+    let (mut read, mut write) = stream.split();
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(2 * MAX_HEAD));
+    let mut answer = [0; 12];
+    let (_, answered) = tokio::join!(write.write_all(head.as_bytes()), read.read_exact(&mut answer));
+    answered.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 431");
+}
+
+#[tokio::test]
+async fn without_tokens_only_loopback_is_listened_on() {
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let refused = Running::start(everywhere, None, &Authenticator::default(), Example).await.unwrap_err();
+    assert!(refused.to_string().contains("--token-auth-file") && matches!(refused, StartError::Open(_)), "{refused}");
+    let tokens = Authenticator::from_token_file("t,alice,u").unwrap();
+    let running = Running::start(everywhere, None, &tokens, Example).await.unwrap();
+    assert!(running.url().starts_with("http://127.0.0.1:"), "{}", running.url());
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_told() {
+    let running = plain().await;
+    let taken = Running::start(running.addr(), None, &Authenticator::default(), Example).await.unwrap_err();
+    assert!(taken.to_string().starts_with(&format!("cannot listen on {}: ", running.addr())), "{taken}");
+}
+
+#[tokio::test]
+async fn kube_connects_over_tls_as_whoever_the_kubeconfig_says() {
+    let authority = Authority::generate().unwrap();
+    let running = Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example).await.unwrap();
+    let alice = Credentials::Certificate(authority.client_certificate("alice", &["dev"]).unwrap());
+    for (kubeconfig, user) in [
+        (running.kubeconfig(), "system:admin"),
+        (running.kubeconfig_for(alice), "alice"),
+        (running.kubeconfig_for(Credentials::None), ""),
+    ] {
+        let read = kube::config::Kubeconfig::from_yaml(&kubeconfig.to_yaml()).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(read, &Default::default()).await.unwrap();
+        let client = kube::Client::try_from(config).unwrap();
+        let who: serde_json::Value = client.request(Request::get("/who").body(Vec::new()).unwrap()).await.unwrap();
+        assert_eq!(who["user"], user);
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_refused() {
+    let (authority, other) = (Authority::generate().unwrap(), Authority::generate().unwrap());
+    let running = Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example).await.unwrap();
+    let stranger = Credentials::Certificate(other.client_certificate("system:admin", &["system:masters"]).unwrap());
+    let read = kube::config::Kubeconfig::from_yaml(&running.kubeconfig_for(stranger).to_yaml()).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(read, &Default::default()).await.unwrap();
+    let client = kube::Client::try_from(config).unwrap();
+    client.request::<serde_json::Value>(Request::get("/who").body(Vec::new()).unwrap()).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_end_when_the_server_stops_and_what_has_a_length_is_sent_whole() {
+    let (stop, stopping) = watch::channel(false);
+    let (_events, receiver) = futures::channel::mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
+    let mut stream = UntilStop::new(StreamBody::new(receiver), stopping.clone());
+    let full = UntilStop::new(Full::<Bytes>::from("whole"), stopping);
+    timeout(Duration::from_secs(60), stream.frame()).await.expect_err("it goes on while the server does");
+    stop.send_replace(true);
+    assert!(stream.frame().await.is_none());
+    assert_eq!(full.collect().await.unwrap().to_bytes(), "whole");
+}
+
+#[test]
+fn only_errors_of_a_single_client_are_passed_over_at_once() {
+    assert!(is_of_the_client(&io::ErrorKind::ConnectionAborted.into()));
+    assert!(!is_of_the_client(&io::Error::from_raw_os_error(24)), "too many open files");
+}

@@ -1,0 +1,158 @@
+//! A certificate authority made on the spot: the server's certificate, and those that clients show.
+
+use crate::auth::Identity;
+use parking_lot::RwLock;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer},
+    server::WebPkiClientVerifier,
+};
+use std::{collections::HashMap, error::Error, fmt, net::IpAddr, sync::Arc};
+
+type Clients = Arc<RwLock<HashMap<CertificateDer<'static>, Identity>>>;
+
+/// Signs certificates, and remembers whose they are. Its key is nowhere but in memory: what it signed is worth nothing
+/// once it is gone, so nothing that it signs needs to expire.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    clients: Clients,
+}
+
+/// A certificate and its key, both as PEM.
+#[derive(Clone)]
+pub struct ClientCertificate {
+    /// The certificate.
+    pub certificate_pem: String,
+    /// The key: a secret.
+    pub key_pem: String,
+}
+
+/// What a TLS listener needs.
+#[derive(Clone)]
+pub struct Tls {
+    /// The server's certificate and its terms.
+    pub(crate) config: Arc<ServerConfig>,
+    clients: Clients,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// A new one.
+    pub fn generate() -> Result<Self, rcgen::Error> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named("steersman-ca");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        Ok(Self { issuer, clients: Arc::default() })
+    }
+
+    /// Its own certificate as PEM, by which clients know the server.
+    pub fn ca_pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A certificate that makes whoever shows it `user` of `groups`.
+    ///
+    /// It names them as `CN` and `O`, but rcgen writes only one `O`: who the certificate stands for is therefore
+    /// remembered here, and not read from it.
+    pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate, rcgen::Error> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(user);
+        if let Some(group) = groups.first() {
+            params.distinguished_name.push(DnType::OrganizationName, *group);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        self.clients.write().insert(certificate.der().clone(), Identity::new(user, "", groups.iter().copied()));
+        Ok(ClientCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    }
+
+    /// What a listener needs to serve as `localhost`, `127.0.0.1`, `::1`, and the address it listens on. Clients may show
+    /// a certificate; one of another authority ends the connection.
+    pub fn server(&self, listen: IpAddr) -> Result<Tls, Box<dyn Error + Send + Sync>> {
+        let mut names = vec!["localhost".into(), "127.0.0.1".into(), "::1".into()];
+        if !listen.is_loopback() && !listen.is_unspecified() {
+            names.push(listen.to_string());
+        }
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = named("steersman-apiserver");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone())?;
+        // Given each time: a default for the process is for the program to choose, not for a library.
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+            .allow_unauthenticated()
+            .build()?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
+        config.alpn_protocols = vec![b"http/1.1".into()];
+        Ok(Tls { config: config.into(), clients: self.clients.clone() })
+    }
+}
+
+impl Tls {
+    /// Whose certificate this is.
+    pub(crate) fn identity(&self, certificate: &CertificateDer<'_>) -> Option<Identity> {
+        self.clients.read().get(certificate).cloned()
+    }
+}
+
+fn named(common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::pem::PemObject;
+
+    #[test]
+    fn a_certificate_stands_for_its_user_with_every_group() {
+        let authority = Authority::generate().unwrap();
+        let tls = authority.server([127, 0, 0, 1].into()).unwrap();
+        let der = |authority: &Authority| {
+            let certificate = authority.client_certificate("alice", &["dev", "ops"]).unwrap();
+            CertificateDer::from_pem_slice(certificate.certificate_pem.as_bytes()).unwrap()
+        };
+        assert_eq!(tls.identity(&der(&authority)), Some(Identity::new("alice", "", ["dev", "ops"])));
+        assert_eq!(tls.identity(&der(&Authority::generate().unwrap())), None);
+    }
+
+    #[test]
+    fn keys_are_not_shown_by_debug() {
+        let certificate = Authority::generate().unwrap().client_certificate("alice", &[]).unwrap();
+        assert!(certificate.key_pem.contains("PRIVATE KEY") && !format!("{certificate:?}").contains("PRIVATE KEY"));
+    }
+}
