@@ -2,5 +2,6 @@
 
 mod clock;
 mod resource;
+#[cfg_attr(not(test), expect(dead_code, reason = "used once the registry lands"))]
 mod schema;
 mod status;
