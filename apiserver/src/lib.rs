@@ -4,6 +4,7 @@ mod clock;
 mod object;
 mod persist;
 mod resource;
+#[cfg_attr(not(test), expect(dead_code, reason = "used once the registry lands"))]
 mod schema;
 mod status;
 mod store;

@@ -3,9 +3,11 @@
 //! - `test`: the gate; every check a change must pass, in order.
 //! - `soak`: the long random tests.
 //! - `bench`: our workloads beside the peers', in one table.
+//! - `openapi`: the API server's table of built-in types.
 
 mod bench;
 mod deps;
+mod openapi;
 mod process;
 mod progress;
 mod soak;
@@ -30,6 +32,8 @@ enum Command {
     Soak(soak::Options),
     /// Measure our workloads, and with --peers the same ones on the peers, in one table
     Bench(bench::Options),
+    /// Make the API server's table of built-in types from Kubernetes' OpenAPI document
+    Openapi(openapi::Options),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Openapi(options) => openapi::run(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,0 +1,223 @@
+//! What Go says of an object that does not fit its built-in type.
+
+use super::{Additional, Format, Kind, Node, Schema, gotime, path::Path};
+use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
+use serde_json::{Number, Value};
+use std::fmt::Write;
+
+impl Schema {
+    /// The first thing in an object that its Go type cannot hold, in Go's words. Custom resources have no Go type.
+    pub(crate) fn decode_error(&self, object: &Value) -> Option<String> {
+        let root = Decoder { schema: self, within: None };
+        if self.builtin { root.decode(self.root(), object, &Path::ROOT).err() } else { None }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Decoder<'a> {
+    schema: &'a Schema,
+    /// The Go type whose field is being decoded: `v1.PodSpec`.
+    within: Option<&'a str>,
+}
+
+impl<'a> Decoder<'a> {
+    /// `path` has fields only: Go's messages leave out the keys of maps and the indexes of lists.
+    fn decode(self, node: &'a Node, value: &Value, path: &Path<'_>) -> Result<(), String> {
+        match (node.kind, value) {
+            (_, Value::Null)
+            | (Kind::Boolean, Value::Bool(_))
+            | (Kind::Number, Value::Number(_))
+            | (Kind::IntOrString, Value::String(_)) => Ok(()),
+            (Kind::String, _) if matches!(node.format, Some(Format::Quantity)) => quantity(value),
+            (Kind::String, Value::String(text)) => formatted(node, text),
+            (Kind::Integer | Kind::IntOrString, Value::Number(number)) => {
+                let fits = match node.format {
+                    Some(Format::Int64) => number.as_i64().is_some(),
+                    _ => number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+                };
+                if fits { Ok(()) } else { Err(self.mismatch(node, path, &format!("number {}", shown(number)))) }
+            }
+            (Kind::Array, Value::Array(list)) => match node.items {
+                Some(items) => list.iter().try_for_each(|item| self.decode(self.schema.node(items), item, path)),
+                None => Ok(()),
+            },
+            (Kind::Object | Kind::Any, Value::Object(map)) => {
+                let inside = Self { within: node.go.as_deref().or(self.within), ..self };
+                map.iter().try_for_each(|(key, value)| match (node.named(key), node.additional) {
+                    (Some(id), _) => inside.decode(self.schema.node(id), value, &path.field(key)),
+                    (None, Additional::Each(id)) => inside.decode(self.schema.node(id), value, path),
+                    _ => Ok(()),
+                })
+            }
+            (Kind::Any, _) => Ok(()),
+            (_, value) => Err(self.mismatch(node, path, go_name(value))),
+        }
+    }
+
+    fn mismatch(self, node: &Node, path: &Path<'_>, found: &str) -> String {
+        let mut text = format!("json: cannot unmarshal {found} into Go ");
+        match self.within {
+            Some(within) => {
+                let name = within.rsplit_once('.').map_or(within, |(_, name)| name);
+                let _ = write!(text, "struct field {name}.{path}");
+            }
+            None => text.push_str("value"),
+        }
+        text + " of type " + &self.go_type(node)
+    }
+
+    fn go_type(self, node: &Node) -> String {
+        match (node.kind, &node.format) {
+            (Kind::String, Some(Format::Byte)) => "[]uint8".into(),
+            (Kind::String, _) => "string".into(),
+            (Kind::Boolean, _) => "bool".into(),
+            (Kind::Number, _) => "float64".into(),
+            (Kind::Integer, Some(Format::Int64)) => "int64".into(),
+            (Kind::Integer | Kind::IntOrString, _) => "int32".into(),
+            (Kind::Array, _) => match node.items {
+                Some(items) => format!("[]{}", self.go_type(self.schema.node(items))),
+                None => "[]interface {}".into(),
+            },
+            (Kind::Object | Kind::Any, _) => match (&node.go, node.additional) {
+                (Some(go), _) => go.to_string(),
+                (None, Additional::Each(id)) => format!("map[string]{}", self.go_type(self.schema.node(id))),
+                _ => "map[string]interface {}".into(),
+            },
+        }
+    }
+}
+
+/// A text that has to be a time or base64.
+fn formatted(node: &Node, text: &str) -> Result<(), String> {
+    match node.format {
+        Some(Format::Time) => gotime::parse(text, false),
+        Some(Format::MicroTime) => gotime::parse(text, true),
+        Some(Format::Byte) => match STANDARD.decode(text) {
+            Ok(_) => Ok(()),
+            Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. }) => {
+                Err(format!("illegal base64 data at input byte {at}"))
+            }
+            Err(_) => Err(format!("illegal base64 data at input byte {}", text.len() / 4 * 4)),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn go_name(value: &Value) -> &'static str {
+    match value {
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        other => super::type_name(other),
+    }
+}
+
+fn shown(number: &Number) -> String {
+    number.to_string()
+}
+
+/// Quantities may be written as numbers too.
+fn quantity(value: &Value) -> Result<(), String> {
+    let fits = match value {
+        Value::Number(_) => true,
+        Value::String(text) => is_quantity(text.trim()),
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into())
+}
+
+const SUFFIXES: &[&str] = &["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// `1`, `0.5`, `100m`, `1Gi`, `1e3`.
+fn is_quantity(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let digits = number.bytes().any(|byte| byte.is_ascii_digit());
+    let exponent = || {
+        let power = suffix.strip_prefix(['e', 'E'])?;
+        let power = power.strip_prefix(['+', '-']).unwrap_or(power);
+        Some(!power.is_empty() && power.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    digits
+        && number.bytes().filter(|byte| *byte == b'.').count() <= 1
+        && (SUFFIXES.contains(&suffix) || exponent().unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_quantity;
+    use crate::schema::Schema;
+    use serde_json::{Value, json};
+
+    fn error(definition: &'static str, object: &Value) -> String {
+        Schema::builtin(definition).decode_error(object).unwrap_or_default()
+    }
+
+    #[test]
+    fn go_names_the_struct_the_way_to_the_field_and_its_type() {
+        let map = "io.k8s.api.core.v1.ConfigMap";
+        let text = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string";
+        assert_eq!(error(map, &json!({"data": {"a": 1}})), text);
+        let text = "json: cannot unmarshal array into Go struct field ConfigMap.data of type map[string]string";
+        assert_eq!(error(map, &json!({"data": []})), text);
+        let text = "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string";
+        assert_eq!(error(map, &json!({"metadata": {"labels": {"a": true}}})), text);
+        assert_eq!(error(map, &json!([])), "json: cannot unmarshal array into Go value of type v1.ConfigMap");
+    }
+
+    #[test]
+    fn the_struct_is_the_innermost_one() {
+        let deployment = "io.k8s.api.apps.v1.Deployment";
+        let text = "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32";
+        assert_eq!(error(deployment, &json!({"spec": {"replicas": "3"}})), text);
+        let text = "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32";
+        assert_eq!(error(deployment, &json!({"spec": {"replicas": 1.5}})), text);
+        let text = "json: cannot unmarshal string into Go struct field PodSpec.spec.template.spec.containers of \
+                    type []v1.Container";
+        assert_eq!(error(deployment, &json!({"spec": {"template": {"spec": {"containers": "x"}}}})), text);
+        let text = "json: cannot unmarshal number into Go struct field Container.spec.template.spec.containers.name \
+                    of type string";
+        assert_eq!(error(deployment, &json!({"spec": {"template": {"spec": {"containers": [{"name": 1}]}}}})), text);
+    }
+
+    #[test]
+    fn whatever_go_accepts_is_accepted() {
+        let service = json!({"spec": {"ports": [{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": 81}]}});
+        assert_eq!(error("io.k8s.api.core.v1.Service", &service), "");
+        let pod = json!({"metadata": {"creationTimestamp": null}, "spec": {"containers": [
+            {"name": "a", "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}},
+        ]}});
+        assert_eq!(error("io.k8s.api.core.v1.Pod", &pod), "");
+        assert_eq!(error("io.k8s.api.core.v1.Secret", &json!({"data": {"a": "aGk="}})), "");
+        assert_eq!(Schema::any().decode_error(&json!({"data": 1})), None);
+    }
+
+    #[test]
+    fn quantities_and_base64_are_checked() {
+        let limits = |cpu: &str| json!({"spec": {"containers": [{"resources": {"limits": {"cpu": cpu}}}]}});
+        assert!(error("io.k8s.api.core.v1.Pod", &limits("one")).starts_with("quantities must match"));
+        for text in ["1", "0.5", "-1", "100m", "1Gi", "1e3", "1E-3", ".5", "5.", "1E"] {
+            assert!(is_quantity(text), "{text}");
+        }
+        for text in ["", "Gi", "1gi", "1 Gi", "1e", "1.2.3", "."] {
+            assert!(!is_quantity(text), "{text}");
+        }
+        let text = "illegal base64 data at input byte 1";
+        assert_eq!(error("io.k8s.api.core.v1.Secret", &json!({"data": {"a": "a!=="}})), text);
+    }
+
+    #[test]
+    fn a_lease_needs_six_digits() {
+        let lease = |at: &str| error("io.k8s.api.coordination.v1.Lease", &json!({"spec": {"renewTime": at}}));
+        assert_eq!(lease("2026-01-02T03:04:05.123456Z"), "");
+        assert_eq!(
+            lease("2026-01-02T03:04:05Z"),
+            r#"parsing time "2026-01-02T03:04:05Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
+        );
+        assert_ne!(lease("2026-01-02T03:04:05.5Z"), "");
+        assert_ne!(lease("2026-01-02T03:04:05.123456789Z"), "");
+    }
+}

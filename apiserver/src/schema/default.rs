@@ -1,0 +1,116 @@
+//! Filling in what an object leaves open, and dropping nulls where nothing may be null.
+
+use super::{Additional, Node, Schema};
+use serde_json::{Map, Value};
+
+impl Schema {
+    /// Fills in defaults. A null where none may be becomes the default, or goes if there is none.
+    pub(crate) fn default(&self, object: &mut Value) {
+        self.fill(self.root(), object);
+    }
+
+    fn fill(&self, node: &Node, value: &mut Value) {
+        match value {
+            Value::Object(map) => self.fill_map(node, map),
+            Value::Array(list) => {
+                let Some(items) = node.items.map(|id| self.node(id)) else { return };
+                for item in list {
+                    // An item has no name that could be left out: without a default a null stays, and is invalid.
+                    if let (Value::Null, false, Some(default)) = (&*item, items.nullable, &items.default) {
+                        *item = default.clone();
+                    }
+                    self.fill(items, item);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fill_map(&self, node: &Node, map: &mut Map<String, Value>) {
+        map.retain(|key, value| {
+            let Some(node) = self.field(node, key) else { return true };
+            if value.is_null() && !node.nullable {
+                match &node.default {
+                    Some(default) => *value = default.clone(),
+                    None => return false,
+                }
+            }
+            true
+        });
+        for (name, id) in &node.fields {
+            if let Some(default) = &self.node(*id).default
+                && !map.contains_key(&**name)
+            {
+                map.insert(name.to_string(), default.clone());
+            }
+        }
+        if !node.fields.is_empty() || matches!(node.additional, Additional::Each(_)) {
+            for (key, value) in map {
+                if let Some(node) = self.field(node, key) {
+                    self.fill(node, value);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schema::Schema;
+    use serde_json::{Value, json};
+
+    fn filled(spec: Value, mut object: Value) -> Value {
+        let schema = json!({"type": "object", "properties": spec});
+        Schema::from_crd(&schema, false, "").unwrap().default(&mut object);
+        object
+    }
+
+    #[test]
+    fn what_is_missing_or_null_gets_its_default() {
+        let spec = json!({"replicas": {"type": "integer", "default": 1}});
+        assert_eq!(filled(spec.clone(), json!({})), json!({"replicas": 1}));
+        assert_eq!(filled(spec.clone(), json!({"replicas": null})), json!({"replicas": 1}));
+        assert_eq!(filled(spec, json!({"replicas": 3})), json!({"replicas": 3}));
+    }
+
+    #[test]
+    fn a_null_stays_only_where_it_may_be() {
+        let spec = json!({"a": {"type": "string"}, "b": {"type": "string", "nullable": true}});
+        assert_eq!(filled(spec, json!({"a": null, "b": null})), json!({"b": null}));
+        let spec = json!({"b": {"type": "string", "nullable": true, "default": "x"}});
+        assert_eq!(filled(spec.clone(), json!({"b": null})), json!({"b": null}));
+        assert_eq!(filled(spec, json!({})), json!({"b": "x"}));
+    }
+
+    #[test]
+    fn items_and_defaulted_objects_get_their_own_defaults() {
+        let spec = json!({
+            "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "properties": {
+                    "name": {"type": "string", "default": "main"}, "protocol": {"type": "string", "default": "TCP"},
+                }}},
+            "outer": {"type": "object", "default": {}, "properties": {"inner": {"type": "string", "default": "x"}}},
+        });
+        assert_eq!(
+            filled(spec, json!({"ports": [{"name": "a"}, {}]})),
+            json!({
+                "ports": [{"name": "a", "protocol": "TCP"}, {"name": "main", "protocol": "TCP"}],
+                "outer": {"inner": "x"},
+            })
+        );
+    }
+
+    #[test]
+    fn nothing_is_filled_into_an_object_that_is_not_there() {
+        let spec = json!({"outer": {"type": "object", "properties": {"inner": {"type": "string", "default": "x"}}}});
+        assert_eq!(filled(spec, json!({})), json!({}));
+    }
+
+    #[test]
+    fn the_entries_of_a_map_get_their_defaults() {
+        let spec = json!({"map": {"type": "object", "additionalProperties": {
+            "type": "object", "properties": {"a": {"type": "integer", "default": 1}},
+        }}});
+        assert_eq!(filled(spec, json!({"map": {"x": {}, "y": null}})), json!({"map": {"x": {"a": 1}}}));
+    }
+}

@@ -1,0 +1,144 @@
+//! What holds for all schemas and objects.
+
+use super::Schema;
+use proptest::{collection, option, prelude::*};
+use serde_json::{Map, Value, json};
+
+/// Few names, so that objects and schemas meet.
+fn name() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["a", "b", "c", "metadata"]).prop_map(String::from)
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3_i64..100).prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-c]{0,3}".prop_map(Value::from),
+        ".{0,4}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            collection::btree_map(name(), inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// What is asked of a value, without saying what it is.
+fn rules() -> impl Strategy<Value = Map<String, Value>> {
+    let rule = prop_oneof![
+        (0_u32..9).prop_map(|n| ("maximum", json!(n))),
+        (0_u32..9).prop_map(|n| ("minimum", json!(n))),
+        (1_u32..4).prop_map(|n| ("multipleOf", json!(n))),
+        (0_u32..3).prop_map(|n| ("maxLength", json!(n))),
+        (0_u32..3).prop_map(|n| ("minItems", json!(n))),
+        (0_u32..3).prop_map(|n| ("maxProperties", json!(n))),
+        any_json().prop_map(|value| ("enum", json!([value]))),
+        Just(("pattern", json!("^[a-b]*$"))),
+        Just(("required", json!(["a"]))),
+        Just(("not", json!({"minLength": 2}))),
+        Just(("anyOf", json!([{"required": ["b"]}, {"maxItems": 1}]))),
+        Just(("oneOf", json!([{"maximum": 5}, {"minimum": 3}]))),
+    ];
+    collection::vec(rule, 0..3).prop_map(|rules| rules.into_iter().map(|(key, value)| (key.into(), value)).collect())
+}
+
+fn schema() -> impl Strategy<Value = Value> {
+    let scalar = prop::sample::select(vec!["string", "integer", "number", "boolean"]);
+    let leaf =
+        (scalar, any::<bool>(), rules(), option::of(any_json())).prop_map(|(kind, nullable, mut rules, default)| {
+            rules.extend([("type".into(), json!(kind)), ("nullable".into(), json!(nullable))]);
+            rules.extend(default.map(|default| ("default".into(), default)));
+            Value::Object(rules)
+        });
+    leaf.prop_recursive(4, 24, 3, |inner| {
+        let list = (inner.clone(), rules()).prop_map(|(items, mut rules)| {
+            rules.extend([("type".into(), json!("array")), ("items".into(), items)]);
+            Value::Object(rules)
+        });
+        let map = (inner.clone(), rules()).prop_map(|(each, mut rules)| {
+            rules.extend([("type".into(), json!("object")), ("additionalProperties".into(), each)]);
+            Value::Object(rules)
+        });
+        let object = (collection::btree_map(name(), inner, 0..4), any::<bool>(), rules()).prop_map(
+            |(properties, preserve, mut rules)| {
+                rules.extend([("type".into(), json!("object")), ("properties".into(), json!(properties))]);
+                if preserve {
+                    rules.insert("x-kubernetes-preserve-unknown-fields".into(), json!(true));
+                }
+                Value::Object(rules)
+            },
+        );
+        prop_oneof![list, map, object]
+    })
+    .prop_map(|spec| json!({"type": "object", "properties": {"spec": spec}}))
+}
+
+/// Compiled whether or not its defaults are valid: walking has to stand that too.
+fn compiled() -> impl Strategy<Value = Schema> {
+    schema().prop_map(|schema| super::compile::compile(&schema, false))
+}
+
+fn object() -> impl Strategy<Value = Value> {
+    any_json().prop_map(|spec| json!({"kind": "K", "metadata": {"x": 1}, "spec": spec, "other": 1}))
+}
+
+proptest! {
+    #[test]
+    fn pruning_twice_is_pruning_once(schema in compiled(), mut object in object()) {
+        schema.prune(&mut object);
+        let once = object.clone();
+        prop_assert_eq!(schema.prune(&mut object), Vec::<String>::new());
+        prop_assert_eq!(&object, &once);
+        prop_assert_eq!(&object["metadata"], &json!({"x": 1}));
+    }
+
+    #[test]
+    fn defaulting_twice_is_defaulting_once(schema in compiled(), mut object in object()) {
+        schema.default(&mut object);
+        let once = object.clone();
+        schema.default(&mut object);
+        prop_assert_eq!(object, once);
+    }
+
+    #[test]
+    fn validation_stands_everything_and_forgives_what_is_unchanged(
+        schema in compiled(), object in object(), old in object(),
+    ) {
+        let created = schema.validate(&object, None);
+        let updated = schema.validate(&object, Some(&old));
+        prop_assert!(updated.len() <= created.len());
+        let unchanged = schema.validate(&object, Some(&object));
+        prop_assert_eq!(unchanged, vec![]);
+    }
+
+    #[test]
+    fn any_text_can_be_offered_as_a_schema(schema in any_json()) {
+        let _ = Schema::from_crd(&schema, false, "s");
+    }
+
+    #[test]
+    fn a_schema_that_is_accepted_fills_in_what_it_accepts(schema in schema()) {
+        if let Ok(schema) = Schema::from_crd(&schema, false, "s") {
+            let mut object = json!({});
+            schema.default(&mut object);
+            let before = object.clone();
+            schema.prune(&mut object);
+            prop_assert_eq!(object, before);
+        }
+    }
+
+    #[test]
+    fn built_in_types_stand_everything(object in any_json()) {
+        for name in ["io.k8s.api.apps.v1.Deployment", "io.k8s.api.core.v1.Event"] {
+            let schema = Schema::builtin(name);
+            let mut object = json!({"spec": object, "eventTime": object});
+            let _ = schema.decode_error(&object);
+            schema.prune(&mut object);
+            schema.default(&mut object);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Dropping the fields that a schema does not know.
+
+use super::{Additional, Id, Node, Schema, is_meta, path::Path};
+use serde_json::Value;
+
+impl Schema {
+    /// Drops unknown fields and tells which they were, sorted. apiVersion, kind and metadata of the object itself and
+    /// of embedded ones stay as they are.
+    pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
+        let mut walk = Walk { schema: self, unknown: Vec::new() };
+        walk.known(self.root(), object, &Path::ROOT);
+        walk.unknown.sort_unstable();
+        walk.unknown
+    }
+
+    /// The same from a node on, for a value that is no whole object.
+    pub(super) fn prune_at(&self, id: Id, value: &mut Value) -> bool {
+        let mut walk = Walk { schema: self, unknown: Vec::new() };
+        walk.known(self.node(id), value, &Path::ROOT.field(""));
+        !walk.unknown.is_empty()
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    unknown: Vec<String>,
+}
+
+impl Walk<'_> {
+    fn known(&mut self, node: &Node, value: &mut Value, path: &Path<'_>) {
+        match value {
+            Value::Object(map) => {
+                let meta = node.embedded || path.is_root();
+                map.retain(|key, value| {
+                    if meta && is_meta(key) {
+                        return true;
+                    }
+                    match (node.named(key), node.additional) {
+                        (Some(id), _) | (None, Additional::Each(id)) => {
+                            self.known(self.schema.node(id), value, &path.field(key));
+                        }
+                        (None, Additional::Open | Additional::Refused) => self.unknown(value, &path.field(key)),
+                        (None, Additional::None) if node.preserve => {}
+                        (None, Additional::None) => {
+                            self.unknown.push(path.field(key).to_string());
+                            return false;
+                        }
+                    }
+                    true
+                });
+            }
+            Value::Array(list) => {
+                for (index, value) in list.iter_mut().enumerate() {
+                    match node.items {
+                        Some(id) if node.preserve => self.kept(self.schema.node(id), value, &path.index(index)),
+                        Some(id) => self.known(self.schema.node(id), value, &path.index(index)),
+                        None if node.preserve => {}
+                        None => self.unknown(value, &path.index(index)),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Items of a list that keeps what it does not know: they keep it too, whatever they say themselves.
+    fn kept(&mut self, node: &Node, value: &mut Value, path: &Path<'_>) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map.iter_mut().filter(|(key, _)| !(node.embedded && is_meta(key))) {
+                    if let Some(id) = node.field(key) {
+                        self.known(self.schema.node(id), value, &path.field(key));
+                    }
+                }
+            }
+            Value::Array(list) => {
+                let Some(items) = node.items else { return };
+                for (index, value) in list.iter_mut().enumerate() {
+                    self.kept(self.schema.node(items), value, &path.index(index));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is known of a value: it keeps no fields.
+    fn unknown(&mut self, value: &mut Value, path: &Path<'_>) {
+        match value {
+            Value::Object(map) => {
+                self.unknown.extend(map.keys().map(|key| path.field(key).to_string()));
+                map.clear();
+            }
+            Value::Array(list) => {
+                for (index, value) in list.iter_mut().enumerate() {
+                    self.unknown(value, &path.index(index));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schema::Schema;
+    use serde_json::{Value, json};
+
+    fn pruned(schema: &Value, mut object: Value) -> (Value, Vec<String>) {
+        let schema = Schema::from_crd(schema, false, "").unwrap();
+        let unknown = schema.prune(&mut object);
+        (object, unknown)
+    }
+
+    #[test]
+    fn unknown_fields_go_and_are_named() {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        }}}});
+        let (object, unknown) = pruned(
+            &schema,
+            json!({"kind": "W", "metadata": {"x": 1}, "spec": {"nope": 1, "list": [{"a": "", "x": {}}]}, "extra": 1}),
+        );
+        assert_eq!(object, json!({"kind": "W", "metadata": {"x": 1}, "spec": {"list": [{"a": ""}]}}));
+        assert_eq!(unknown, ["extra", "spec.list[0].x", "spec.nope"]);
+    }
+
+    #[test]
+    fn a_subtree_that_preserves_keeps_all_but_what_its_known_fields_do_not_know() {
+        let schema = json!({"type": "object", "properties": {"free": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {"strict": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        }}});
+        let (object, unknown) = pruned(&schema, json!({"free": {"any": {"b": 1}, "strict": {"b": 1}}}));
+        assert_eq!(object, json!({"free": {"any": {"b": 1}, "strict": {}}}));
+        assert_eq!(unknown, ["free.strict.b"]);
+    }
+
+    #[test]
+    fn an_embedded_resource_keeps_its_metadata() {
+        let schema = json!({"type": "object", "properties": {"template": {
+            "type": "object",
+            "x-kubernetes-embedded-resource": true,
+            "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        }}});
+        let template = json!({"apiVersion": "v1", "kind": "P", "metadata": {"name": "a"}, "spec": {"b": 1}});
+        let (object, unknown) = pruned(&schema, json!({"template": template}));
+        assert_eq!(
+            object,
+            json!({"template": {"apiVersion": "v1", "kind": "P", "metadata": {"name": "a"}, "spec": {}}})
+        );
+        assert_eq!(unknown, ["template.spec.b"]);
+    }
+
+    #[test]
+    fn open_maps_keep_plain_values_and_maps_of_a_type_keep_that_type() {
+        let schema = json!({"type": "object", "properties": {
+            "open": {"type": "object", "additionalProperties": true},
+            "typed": {"type": "object", "additionalProperties": {"type": "object", "properties": {
+                "a": {"type": "string"},
+            }}},
+        }});
+        let (object, unknown) =
+            pruned(&schema, json!({"open": {"x": 1, "y": {"z": 1}}, "typed": {"k": {"a": "", "b": ""}}}));
+        assert_eq!(object, json!({"open": {"x": 1, "y": {}}, "typed": {"k": {"a": ""}}}));
+        assert_eq!(unknown, ["open.y.z", "typed.k.b"]);
+    }
+
+    #[test]
+    fn the_schema_of_anything_keeps_everything() {
+        let mut object = json!({"a": {"b": [{"c": 1}]}});
+        assert!(Schema::any().prune(&mut object).is_empty());
+        assert_eq!(object, json!({"a": {"b": [{"c": 1}]}}));
+    }
+}
