@@ -1,0 +1,130 @@
+//! What is refused of roles and of those who bind them.
+
+use super::cells::{items, text};
+use super::validate::{immutable, one_of};
+use crate::status::FieldError;
+use serde_json::Value;
+
+const GROUP: &[&str] = &["rbac.authorization.k8s.io"];
+
+pub(super) fn role(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    rules(object, true)
+}
+
+/// An aggregated role's rules are the server's own, but no less valid.
+pub(super) fn cluster_role(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    rules(object, false)
+}
+
+fn rules(object: &Value, namespaced: bool) -> Vec<FieldError> {
+    let rules = items(object, "/rules").iter().enumerate();
+    rules.flat_map(|(index, rule)| bad_rule(rule, &format!("rules[{index}]"), namespaced)).collect()
+}
+
+fn bad_rule(rule: &Value, field: &str, namespaced: bool) -> Vec<FieldError> {
+    let has = |key: &str| rule[key].as_array().is_some_and(|list| !list.is_empty());
+    let mut errors = Vec::new();
+    let mut require = |key: &str, why: &str| {
+        if !has(key) {
+            errors.push(FieldError::required(format!("{field}.{key}"), why));
+        }
+    };
+    require("verbs", "verbs must contain at least one value");
+    if !has("nonResourceURLs") {
+        require("apiGroups", "resource rules must supply at least one api group");
+        require("resources", "resource rules must supply at least one resource");
+        return errors;
+    }
+    let mut refuse = |why: &str| {
+        errors.push(FieldError::invalid(format!("{field}.nonResourceURLs"), &rule["nonResourceURLs"], why));
+    };
+    if namespaced {
+        refuse("namespaced rules cannot apply to non-resource URLs");
+    }
+    if ["apiGroups", "resources", "resourceNames"].iter().any(|key| has(key)) {
+        refuse("rules cannot apply to both regular resources and non-resource URLs");
+    }
+    errors
+}
+
+pub(super) fn role_binding(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    binding(object, old, &["Role", "ClusterRole"], true)
+}
+
+pub(super) fn cluster_role_binding(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    binding(object, old, &["ClusterRole"], false)
+}
+
+fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    errors.extend(one_of(object, "roleRef.apiGroup", GROUP));
+    errors.extend(one_of(object, "roleRef.kind", roles));
+    if text(object, "/roleRef/name").is_empty() {
+        errors.push(FieldError::required("roleRef.name", ""));
+    }
+    for (index, subject) in items(object, "/subjects").iter().enumerate() {
+        let field = format!("subjects[{index}]");
+        let within = |mut error: FieldError| {
+            error.field = format!("{field}.{}", error.field);
+            error
+        };
+        let (account, group): (_, &[_]) = match text(subject, "/kind") {
+            "ServiceAccount" => (true, &[""]),
+            _ => (false, GROUP),
+        };
+        if text(subject, "/name").is_empty() {
+            errors.push(FieldError::required(format!("{field}.name"), ""));
+        }
+        let kind = one_of(subject, "kind", &["ServiceAccount", "User", "Group"]);
+        errors.extend(kind.or_else(|| one_of(subject, "apiGroup", group)).map(within));
+        if account && !namespaced && text(subject, "/namespace").is_empty() {
+            errors.push(FieldError::required(format!("{field}.namespace"), ""));
+        }
+    }
+    errors.extend(immutable(object, old, "roleRef"));
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fields(errors: Vec<FieldError>) -> Vec<String> {
+        errors.into_iter().map(|it| it.field).collect()
+    }
+
+    #[test]
+    fn a_rule_says_what_may_be_done_to_what() {
+        let rules = json!({"rules": [{"verbs": ["get"]}, {"apiGroups": [""], "resources": ["pods"]}]});
+        assert_eq!(fields(role(&rules, None)), ["rules[0].apiGroups", "rules[0].resources", "rules[1].verbs"]);
+    }
+
+    #[test]
+    fn only_cluster_roles_speak_of_paths() {
+        let rules = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}]});
+        assert_eq!(fields(role(&rules, None)), ["rules[0].nonResourceURLs"]);
+        assert!(cluster_role(&rules, None).is_empty());
+    }
+
+    #[test]
+    fn a_binding_keeps_its_role() {
+        let binding = |name: &str| {
+            json!({
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": "a"}],
+            })
+        };
+        assert!(role_binding(&binding("a"), Some(&binding("a"))).is_empty());
+        assert_eq!(fields(role_binding(&binding("b"), Some(&binding("a")))), ["roleRef"]);
+        // Of an account, a binding of the whole cluster must say where it lives.
+        assert_eq!(fields(cluster_role_binding(&binding("a"), None)), ["subjects[0].namespace"]);
+    }
+
+    #[test]
+    fn a_binding_names_a_role_and_known_subjects() {
+        let binding = json!({"roleRef": {"kind": "Pod"}, "subjects": [{"kind": "Robot", "name": "r"}]});
+        let wrong = ["roleRef.apiGroup", "roleRef.kind", "roleRef.name", "subjects[0].kind"];
+        assert_eq!(fields(role_binding(&binding, None)), wrong);
+    }
+}
