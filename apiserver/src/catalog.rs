@@ -57,15 +57,21 @@ impl Served {
     pub(crate) fn decode_at(&self, object: &Object, revision: u64) -> Value {
         let mut value = Value::Object(object.decode_at(&self.head, revision));
         if self.view == View::Events {
-            builtin::events::to_events_v1(&mut value);
+            value = builtin::events::to_view(value);
         }
         value
     }
 
+    /// What is stored is not what is shown.
+    pub(crate) fn is_converted(&self) -> bool {
+        self.view != View::Same
+    }
+
     /// What this version shows, as it is stored.
-    pub(crate) fn to_stored(&self, value: &mut Value) {
-        if self.view == View::Events {
-            builtin::events::to_core_v1(value);
+    pub(crate) fn to_stored(&self, value: Value) -> Value {
+        match self.view {
+            View::Same => value,
+            View::Events => builtin::events::from_view(value),
         }
     }
 
@@ -83,8 +89,7 @@ impl Served {
         match self.view {
             View::Same => object.write(out, head, revision),
             View::Events => {
-                let mut value = Value::Object(object.decode_at(head, revision));
-                builtin::events::to_events_v1(&mut value);
+                let value = builtin::events::to_view(Value::Object(object.decode_at(head, revision)));
                 out.put_slice(value.to_string().as_bytes());
             }
         }

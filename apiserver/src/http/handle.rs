@@ -38,11 +38,12 @@ pub(super) struct Reply {
     pub(super) body: Body,
     pub(super) warnings: Vec<String>,
     pub(super) etag: Option<String>,
+    pub(super) retry_after: Option<u32>,
 }
 
 impl Reply {
     pub(super) fn new(code: u16, content_type: &'static str, body: impl Into<Body>) -> Self {
-        Self { code, content_type, body: body.into(), warnings: Vec::new(), etag: None }
+        Self { code, content_type, body: body.into(), warnings: Vec::new(), etag: None, retry_after: None }
     }
 
     fn text(code: u16, text: &'static str) -> Self {
@@ -165,10 +166,7 @@ fn verb(method: &Method, location: &Location, query: &Query) -> &'static str {
 fn respond(reply: Result<Reply>) -> Response<Body> {
     let reply = reply.unwrap_or_else(|failure| {
         let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
-        let mut reply = Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json()));
-        reply.etag = None;
-        return_with_retry(&mut reply, retry_after);
-        reply
+        Reply { retry_after, ..Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
     });
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -181,13 +179,14 @@ fn respond(reply: Result<Reply>) -> Response<Body> {
             headers.append(header::WARNING, text);
         }
     }
+    if let Some(seconds) = reply.retry_after {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
     if let Some(etag) = reply.etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {
         headers.insert(header::ETAG, etag);
     }
     response
 }
-
-fn return_with_retry(_reply: &mut Reply, _seconds: Option<u32>) {}
 
 /// A request whose sender is known and whose body is here.
 struct Request<'a> {
@@ -362,7 +361,7 @@ impl Request<'_> {
     }
 
     fn show_object(&self) -> Result<Show> {
-        Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Objects, self.query)
+        Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Objects, self.query, &self.core.clock)
     }
 
     fn decode_body(&self) -> Result<decode::Body> {
@@ -415,17 +414,17 @@ impl Request<'_> {
         let options = ListOptions::parse(self.query, false)?;
         self.core.reach(options.resource_version).await?;
         let list = call.list(&options)?;
-        let body = show.list(call.served, &list, &self.core.clock);
+        let body = show.list(call.served, &list);
         self.shown(200, body, &show)
     }
 
     fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
-        let show = Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Watch, self.query)?;
+        let show = Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Watch, self.query, &self.core.clock)?;
         let mut options = ListOptions::parse(self.query, true)?;
         if let Some(name) = &location.name {
             options.select_name(name);
         }
-        let body = watch(call, served, &options, show.clone().with_clock(&self.core.clock))?;
+        let body = watch(call, served, &options, show)?;
         Ok(Reply::new(200, accept::JSON, body))
     }
 
@@ -435,14 +434,14 @@ impl Request<'_> {
         let options = ListOptions::parse(self.query, false)?;
         let mut list = call.list(&options)?;
         list.objects = call.delete_all(list.objects, &delete)?;
-        let body = show.list(call.served, &list, &self.core.clock);
+        let body = show.list(call.served, &list);
         self.shown(200, body, &show)
     }
 
     fn object(&self, code: u16, call: &Call<'_>, answer: &Answer, show: Show) -> Result<Reply> {
         let body = match answer {
-            Answer::Stored(object) => show.object(call.served, object, &self.core.clock),
-            Answer::Value(value) => show.value(call.served, value, &self.core.clock),
+            Answer::Stored(object) => show.object(call.served, object),
+            Answer::Value(value) => show.value(call.served, value),
         };
         self.shown(code, body, &show)
     }

@@ -195,12 +195,11 @@ impl Watch {
     }
 
     fn bookmark(&mut self, revision: u64, initial_events_end: bool) {
-        let mut object = json!({"metadata": {"resourceVersion": revision.to_string()}});
-        (object["apiVersion"], object["kind"]) = self.show.kind(&self.served);
+        let mut meta = json!({"resourceVersion": revision.to_string()});
         if initial_events_end {
-            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.show.bookmark(&mut object);
+        let object = self.show.bookmark(&self.served, meta);
         self.ready.put_slice(br#"{"type":"BOOKMARK","object":"#);
         self.ready.put_slice(object.to_string().as_bytes());
         self.ready.put_slice(b"}\n");

@@ -13,8 +13,9 @@ mod read;
 mod scale;
 mod update;
 
-pub(crate) use delete::DeleteOptions;
+pub(crate) use delete::{CLEANUP, DeleteOptions};
 pub(crate) use read::{Filter, List};
+pub(crate) use scale::ScaleInput;
 pub(crate) use update::Input;
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
     auth::Identity,
     catalog::Served,
     decode::Body,
-    http::query::{FieldValidation, WriteOptions},
+    http::query::write::{FieldValidation, WriteOptions},
     meta,
     object::{Content, Key, Object},
     server::Core,
@@ -234,7 +235,7 @@ impl Call<'_> {
             stored = object.clone();
             // What a closure added is pruned here, after everyone has seen it.
             self.served.resource.schema.prune(&mut stored);
-            self.served.to_stored(&mut stored);
+            stored = self.served.to_stored(stored);
             if let Some(schema) = &self.served.storage_schema {
                 schema.prune(&mut stored);
                 schema.default(&mut stored);

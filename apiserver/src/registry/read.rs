@@ -4,7 +4,7 @@ use super::Call;
 use crate::{
     catalog::Served,
     http::query::{ListOptions, VersionMatch},
-    object::{Key, Object},
+    object::{Head, Key, Object},
     page::Position,
     selector::{FieldSelector, LabelSelector},
     server::Core,
@@ -67,7 +67,7 @@ impl Filter {
             _ => None,
         };
         if self.fields.requirements().iter().any(|requirement| by_key(&requirement.field).is_none()) {
-            decoded = Some(served.decode(object));
+            decoded = Some(Value::Object(object.decode(&Head::bare())));
         }
         self.fields.matches(|field| match by_key(field) {
             Some(value) => Cow::Borrowed(value),

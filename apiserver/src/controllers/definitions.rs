@@ -1,0 +1,202 @@
+//! Definitions: their resources are served once their names are theirs, and cleaned up before they go.
+
+use super::{Seen, call};
+use crate::{
+    catalog::{Served, table_name},
+    crd::{self, Definition},
+    patch::Patch,
+    registry::{Answer, CLEANUP, DeleteOptions, Input, Part, is_deleting, meta_text},
+    server::Core,
+    status::Result,
+    store::Range,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+/// What is left to do with the objects of a definition that is being deleted.
+const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+#[derive(Default)]
+pub(super) struct Definitions {
+    /// Names of definitions to look at.
+    due: BTreeSet<String>,
+    /// Those being deleted, by the table of their objects.
+    terminating: HashMap<Arc<str>, String>,
+}
+
+impl Definitions {
+    pub(super) fn see(&mut self, seen: Seen<'_>) {
+        let Some(object) = seen.object() else { return };
+        if seen.table == TABLE {
+            self.due.insert(object.key.name().into());
+        } else if seen.after.is_none()
+            && let Some(name) = self.terminating.get(seen.table)
+        {
+            self.due.insert(name.clone());
+        }
+    }
+
+    pub(super) fn work(&mut self, core: &Core) {
+        for name in std::mem::take(&mut self.due) {
+            // What fails by somebody else's change comes round with that change.
+            _ = self.sync(core, &name);
+        }
+    }
+
+    fn sync(&mut self, core: &Core, name: &str) -> Result<()> {
+        let catalog = core.catalog();
+        let Some(definitions) = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+            return Ok(());
+        };
+        let Some(object) = core.store.get(TABLE, name) else {
+            self.remove(core, name);
+            return Ok(());
+        };
+        let object = definitions.decode(&object);
+        // What is stored was valid when it was stored.
+        let Ok(definition) = Definition::parse(&object) else { return Ok(()) };
+        if is_deleting(&object) {
+            return self.clean_up(core, definitions, name, &object, &definition);
+        }
+        if let Some(taken) = conflict(core, &object) {
+            return write_status(core, definitions, object, |status, now| crd::status::refuse_names(status, &taken, now)).map(drop);
+        }
+        if crd::status::is_established(&object) {
+            register(core, &definition, false);
+            return Ok(());
+        }
+        let accepted = write_status(core, definitions, object.clone(), |status, now| {
+            crd::status::accept_names(status, &object, now);
+        })?;
+        register(core, &definition, false);
+        write_status(core, definitions, accepted, crd::status::establish).map(drop)
+    }
+
+    /// The definition is gone, and with it all that is left of its resource.
+    fn remove(&mut self, core: &Core, name: &str) {
+        let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+        core.change_catalog(|catalog| catalog.remove(group, plural));
+        let table = table_name(group, plural);
+        self.terminating.remove(&table);
+        // If that cannot be made durable, the table is found empty after a restart.
+        _ = core.store.drop_table(&table);
+    }
+
+    /// Delete all objects; once they are gone, let the definition go.
+    fn clean_up(
+        &mut self,
+        core: &Core,
+        definitions: &Served,
+        name: &str,
+        object: &Value,
+        definition: &Definition,
+    ) -> Result<()> {
+        let held = object["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|it| it == CLEANUP));
+        if !held {
+            return Ok(());
+        }
+        register(core, definition, true);
+        let object = write_status(core, definitions, object.clone(), crd::status::terminate)?;
+        let resource = &object["spec"];
+        let (group, plural) = (resource["group"].as_str().unwrap_or_default(), &resource["names"]["plural"]);
+        let table = table_name(group, plural.as_str().unwrap_or_default());
+        self.terminating.insert(table.clone(), name.into());
+        let catalog = core.catalog();
+        let served = catalog.iter().find(|served| served.table == table);
+        let objects = |range| core.store.scan(&table, range, None).map(|scan| scan.objects).unwrap_or_default();
+        for custom in objects(Range::default()) {
+            let Some(served) = served else { break };
+            if is_deleting(&served.decode(&custom)) {
+                continue;
+            }
+            let options = DeleteOptions::default();
+            _ = call(core, served, custom.key.namespace(), Part::Whole, |call| call.delete(custom.key.name(), &options));
+        }
+        if !objects(Range { limit: Some(1), ..Range::default() }).is_empty() {
+            return Ok(());
+        }
+        let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+        let kept: Vec<_> = finalizers.filter(|finalizer| *finalizer != CLEANUP).collect();
+        let version = meta_text(&object, "resourceVersion");
+        let patch = json!({"metadata": {"finalizers": kept, "resourceVersion": version}});
+        let patch = Input::Patch(Patch::Merge(patch));
+        call(core, definitions, "", Part::Whole, |call| call.update(name, &patch)).map(drop)
+    }
+}
+
+/// Change a definition's status; the definition as it is then.
+fn write_status(
+    core: &Core,
+    definitions: &Served,
+    mut object: Value,
+    change: impl FnOnce(&mut Value, &str),
+) -> Result<Value> {
+    if !object["status"].is_object() {
+        object["status"] = json!({});
+    }
+    change(&mut object["status"], &core.clock.timestamp());
+    let name = meta_text(&object, "name").to_owned();
+    let (answer, _) = call(core, definitions, "", Part::Status, |call| call.update(&name, &Input::Replace(object)))?;
+    Ok(match answer {
+        Answer::Stored(object) => definitions.decode(&object),
+        Answer::Value(object) => object,
+    })
+}
+
+/// The name that another resource of the group has already.
+fn conflict(core: &Core, object: &Value) -> Option<String> {
+    let spec = &object["spec"];
+    let (group, names) = (spec["group"].as_str()?, &spec["names"]);
+    let wanted = [&names["kind"], &names["listKind"], &names["singular"], &names["plural"]];
+    let short = names["shortNames"].as_array().into_iter().flatten();
+    let wanted: Vec<&str> = wanted.into_iter().chain(short).filter_map(Value::as_str).collect();
+    let catalog = core.catalog();
+    let others = catalog.iter().map(|served| &served.resource);
+    let others = others.filter(|other| &*other.group == group && names["plural"] != *other.plural);
+    others
+        .flat_map(|other| {
+            [&other.kind, &other.list_kind, &other.singular, &other.plural].into_iter().chain(&other.short_names).cloned().collect::<Vec<_>>()
+        })
+        .find(|taken| wanted.contains(&&**taken))
+        .map(|taken| taken.to_string())
+}
+
+/// Serve all versions of a definition.
+fn register(core: &Core, definition: &Definition, terminating: bool) {
+    let storage = definition.storage();
+    core.change_catalog(|catalog| {
+        let resources = definition.resources();
+        if let Some(first) = resources.first() {
+            catalog.remove(&first.group, &first.plural);
+        }
+        for mut resource in resources {
+            let table = table_name(&resource.group, &resource.plural);
+            core.store.create_table(&table);
+            if terminating {
+                resource.verbs = TERMINATING_VERBS;
+            }
+            let other = storage.filter(|storage| storage.name != resource.version);
+            let storage_schema = other.map(|storage| storage.schema.clone());
+            catalog.insert(Served::new(resource, table, storage_schema));
+        }
+    });
+}
+
+/// Serve what is established already, at the start of a server that has a past.
+pub(crate) fn register_all(core: &Core) {
+    let catalog = core.catalog();
+    let Some(definitions) = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions") else { return };
+    let Ok(scan) = core.store.scan(TABLE, Range::default(), None) else { return };
+    for object in &scan.objects {
+        let object = definitions.decode(object);
+        if crd::status::is_established(&object)
+            && let Ok(definition) = Definition::parse(&object)
+        {
+            register(core, &definition, is_deleting(&object));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How objects are shown: as they are, by their metadata alone, or as the table that `kubectl get` prints.
+
+use super::{
+    accept::{Answer, Format, Representation, Shape},
+    query::Query,
+    table::{self, Include},
+};
+use crate::{
+    catalog::Served,
+    clock::Clock,
+    object::Object,
+    registry::List,
+    status::Result,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Map, Value, json};
+
+/// The way that a client asked to see objects in.
+#[derive(Clone, Debug)]
+pub(crate) struct Show {
+    representation: Representation,
+    include: Include,
+    clock: Clock,
+    /// The column definitions were sent: in a watch, once is enough.
+    columns_sent: bool,
+}
+
+impl Show {
+    pub(crate) fn negotiate(accept: Option<&str>, answer: Answer, query: &Query, clock: &Clock) -> Result<Self> {
+        let representation = Representation::negotiate(accept, answer)?;
+        let include = Include::parse(query.get("includeObject").unwrap_or_default())?;
+        Ok(Self { representation, include, clock: clock.clone(), columns_sent: false })
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.representation.format
+    }
+
+    /// An object by itself.
+    pub(crate) fn object(&self, served: &Served, object: &Object) -> Bytes {
+        match self.representation.shape {
+            Shape::Plain | Shape::AggregatedDiscovery => served.json(object),
+            _ => self.value(served, &served.decode(object)),
+        }
+    }
+
+    /// The same of an object that is not stored, or of a `Status`, which is always shown as it is.
+    pub(crate) fn value(&self, served: &Served, value: &Value) -> Bytes {
+        if value["kind"] == "Status" && value["apiVersion"] == "v1" {
+            return value.to_string().into();
+        }
+        let shown = match self.representation.shape {
+            Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(value),
+            Shape::Table => {
+                let meta = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                self.table(served, std::slice::from_ref(value), meta, true)
+            }
+            Shape::Plain | Shape::AggregatedDiscovery => return value.to_string().into(),
+        };
+        shown.to_string().into()
+    }
+
+    fn table(&self, served: &Served, objects: &[Value], meta: Value, columns: bool) -> Value {
+        table::table(&served.resource, objects, meta, self.include, columns, &self.clock)
+    }
+
+    /// A list.
+    pub(crate) fn list(&self, served: &Served, list: &List) -> Bytes {
+        let mut meta = Map::new();
+        meta.insert("resourceVersion".into(), list.revision.to_string().into());
+        if let Some(next) = &list.next {
+            meta.insert("continue".into(), next.as_str().into());
+        }
+        if let Some(remaining) = list.remaining {
+            meta.insert("remainingItemCount".into(), remaining.into());
+        }
+        let decoded = || list.objects.iter().map(|object| served.decode(object));
+        let shown = match self.representation.shape {
+            Shape::Plain | Shape::AggregatedDiscovery => return plain_list(served, list, &meta),
+            Shape::Table => self.table(served, &decoded().collect::<Vec<_>>(), meta.into(), true),
+            Shape::PartialMetadata | Shape::PartialMetadataList => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
+                "items": decoded().map(|object| table::partial(&object)).collect::<Vec<_>>(),
+            }),
+        };
+        shown.to_string().into()
+    }
+
+    /// Append the object of a watch event.
+    pub(crate) fn write(&mut self, out: &mut BytesMut, served: &Served, object: &Object, revision: u64) {
+        let shown = match self.representation.shape {
+            Shape::Plain | Shape::AggregatedDiscovery => return served.write(out, object, revision),
+            Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(&served.decode_at(object, revision)),
+            Shape::Table => self.event_table(served, served.decode_at(object, revision)),
+        };
+        out.put_slice(shown.to_string().as_bytes());
+    }
+
+    /// The object of a bookmark, in the form that the watch's other objects have.
+    pub(crate) fn bookmark(&mut self, served: &Served, meta: Value) -> Value {
+        let resource = &served.resource;
+        let object = json!({"apiVersion": resource.api_version(), "kind": &*resource.kind, "metadata": meta});
+        match self.representation.shape {
+            Shape::Plain | Shape::AggregatedDiscovery => object,
+            Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(&object),
+            Shape::Table => self.event_table(served, object),
+        }
+    }
+
+    fn event_table(&mut self, served: &Served, object: Value) -> Value {
+        let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+        let columns = !std::mem::replace(&mut self.columns_sent, true);
+        self.table(served, &[object], meta, columns)
+    }
+}
+
+fn plain_list(served: &Served, list: &List, meta: &Map<String, Value>) -> Bytes {
+    let resource = &served.resource;
+    let mut out = BytesMut::with_capacity(256 + list.objects.iter().map(|object| object.content().tail().len() + 128).sum::<usize>());
+    let (kind, api_version) = (Value::from(&*resource.list_kind), Value::from(resource.api_version()));
+    let meta = serde_json::to_string(meta).unwrap_or_default();
+    out.put_slice(format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{meta},"items":["#).as_bytes());
+    for (index, object) in list.objects.iter().enumerate() {
+        if index > 0 {
+            out.put_u8(b',');
+        }
+        served.write_item(&mut out, object);
+    }
+    out.put_slice(b"]}");
+    out.freeze()
+}
