@@ -126,7 +126,7 @@ impl std::error::Error for Error {
 pub(crate) struct Log {
     dir: PathBuf,
     /// Keeps other processes out for as long as it is open.
-    _lock: File,
+    _lock: Lock,
     fsync: bool,
     /// The last segment, its number, and how long it is.
     segment: File,
@@ -500,11 +500,21 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-fn lock(dir: &Path) -> Result<File, Error> {
+/// The right to use a directory.
+struct Lock(File);
+
+/// Not left to the end of the file: a process that is being started may have it for a moment longer.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        _ = self.0.unlock();
+    }
+}
+
+fn lock(dir: &Path) -> Result<Lock, Error> {
     let path = dir.join("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(at(&path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(Error::Locked(dir.to_owned())),
         Err(TryLockError::Error(error)) => Err(Error::Io(path, error)),
     }
