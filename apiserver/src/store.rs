@@ -39,13 +39,19 @@ struct State {
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
     changes: Changes,
-    /// What happened after this revision is in `changes`.
-    floor: u64,
     /// Marked changed by every write to the table. Once the table is dropped it has the changes, for those who have not seen them.
     grown: watch::Sender<Option<Changes>>,
 }
 
-type Changes = VecDeque<Arc<Change>>;
+/// A table's log.
+#[derive(Clone)]
+struct Changes {
+    list: VecDeque<Arc<Change>>,
+    /// What happened after this revision is in `list`.
+    floor: u64,
+    /// The last change that no longer is. Who has seen it missed nothing, even if `compact` moved the floor further.
+    forgotten: u64,
+}
 
 /// What a write did to an object.
 #[derive(Debug)]
@@ -119,12 +125,19 @@ impl Store {
         state.tables.entry(name.clone()).or_insert_with(|| Table::new(floor));
     }
 
-    /// Drop a table with all that is in it. Its watchers come to an end once they have read everything.
-    pub(crate) fn drop_table(&self, name: &str) {
+    /// Drop a table with all that is in it. Its watchers come to an end once they have read everything. On error it is still there.
+    pub(crate) fn drop_table(&self, name: &str) -> std::io::Result<()> {
         let mut state = self.0.write();
-        if let Some(table) = state.tables.remove(name) {
+        let State { revision, tables, log, .. } = &mut *state;
+        if let Some(log) = log
+            && tables.contains_key(name)
+        {
+            log.drop_table(name, *revision)?;
+        }
+        if let Some(table) = tables.remove(name) {
             table.grown.send_replace(Some(table.changes));
         }
+        Ok(())
     }
 
     /// Of the last write.
@@ -152,16 +165,15 @@ impl Store {
     ) -> Result<Arc<Change>, Refused> {
         let mut state = self.0.write();
         let State { revision, tables, history, log } = &mut *state;
-        let (name, _) = tables.get_key_value(table).ok_or(Refused::NoTable)?;
-        let name = name.clone();
-        let table = tables.get_mut(&name).ok_or(Refused::NoTable)?;
+        let name = table;
+        let table = tables.get_mut(name).ok_or(Refused::NoTable)?;
         let before = table.objects.get(key).cloned();
         if before.as_ref().map(|object| object.revision) != seen || (before.is_none() && content.is_none()) {
             return Err(Refused::Moved);
         }
         let next = *revision + 1;
         if let Some(log) = log {
-            log.append(&name, key, next, content.as_ref()).map_err(Refused::Log)?;
+            log.append(name, key, next, content.as_ref()).map_err(Refused::Log)?;
         }
         *revision = next;
         let after = content.map(|content| Arc::new(Object::new(key.clone(), next, content)));
@@ -173,7 +185,7 @@ impl Store {
         {
             let objects =
                 tables.iter().flat_map(|(name, table)| table.objects.values().map(move |object| (name, object)));
-            log.snapshot(next, objects).map_err(Refused::Log)?;
+            log.snapshot(next, objects);
         }
         drop(state);
         grown.send_modify(|_| ());
@@ -194,7 +206,8 @@ impl Store {
     pub(crate) fn watch(&self, table: &str, from: u64) -> Option<Result<Cursor, Expired>> {
         let state = self.0.read();
         let (name, table) = state.tables.get_key_value(table)?;
-        Some(if from < table.floor { Err(Expired { floor: table.floor }) } else { Ok(self.cursor(name, table, from)) })
+        let floor = table.changes.floor;
+        Some(if from < floor { Err(Expired { floor }) } else { Ok(self.cursor(name, table, from)) })
     }
 
     /// The objects in `range`, and all changes from then on: nothing falls in between.
@@ -214,9 +227,7 @@ impl Store {
         let mut state = self.0.write();
         let revision = revision.min(state.revision);
         for table in state.tables.values_mut() {
-            let keep = table.changes.partition_point(|change| change.revision <= revision);
-            table.changes.drain(..keep);
-            table.floor = table.floor.max(revision);
+            table.changes.forget(revision);
         }
     }
 
@@ -228,29 +239,44 @@ impl Store {
     /// Put in what a log had. Only for a store that nothing was written to.
     pub(crate) fn restore(&self, revision: u64, objects: impl Iterator<Item = (TableName, Object)>) {
         let mut state = self.0.write();
-        state.revision = revision;
+        state.revision = state.revision.max(revision);
+        let floor = state.revision;
         for (name, object) in objects {
-            let table = state.tables.entry(name).or_insert_with(|| Table::new(revision));
+            let table = state.tables.entry(name).or_insert_with(|| Table::new(floor));
             table.objects.insert(object.key.clone(), Arc::new(object));
         }
         for table in state.tables.values_mut() {
-            table.floor = revision;
+            table.changes.floor = floor;
         }
+    }
+}
+
+impl Changes {
+    fn push(&mut self, change: Arc<Change>, history: usize) {
+        self.list.push_back(change);
+        while self.list.len() > history
+            && let Some(first) = self.list.front()
+        {
+            self.forget(first.revision);
+        }
+    }
+
+    fn forget(&mut self, revision: u64) {
+        while let Some(change) = self.list.pop_front_if(|change| change.revision <= revision) {
+            self.forgotten = change.revision;
+        }
+        self.floor = self.floor.max(revision);
     }
 }
 
 impl Table {
     fn new(floor: u64) -> Self {
-        Self { objects: BTreeMap::new(), changes: VecDeque::new(), floor, grown: watch::Sender::default() }
+        let changes = Changes { list: VecDeque::new(), floor, forgotten: 0 };
+        Self { objects: BTreeMap::new(), changes, grown: watch::Sender::default() }
     }
 
     fn fork(&self) -> Self {
-        Self {
-            objects: self.objects.clone(),
-            changes: self.changes.clone(),
-            floor: self.floor,
-            grown: watch::Sender::default(),
-        }
+        Self { objects: self.objects.clone(), changes: self.changes.clone(), grown: watch::Sender::default() }
     }
 
     fn apply(&mut self, change: Arc<Change>, history: usize) {
@@ -258,21 +284,17 @@ impl Table {
             Some(object) => self.objects.insert(object.key.clone(), object.clone()),
             None => self.objects.remove(change.key()),
         };
-        self.changes.push_back(change);
-        while self.changes.len() > history {
-            if let Some(forgotten) = self.changes.pop_front() {
-                self.floor = forgotten.revision;
-            }
-        }
+        self.changes.push(change, history);
     }
 
     fn scan(&self, range: Range<'_>, at: u64) -> Result<Scan, Expired> {
-        if at < self.floor {
-            return Err(Expired { floor: self.floor });
+        let floor = self.changes.floor;
+        if at < floor {
+            return Err(Expired { floor });
         }
         // What the objects changed since then were: undo the later changes, the last one first.
         let mut past: BTreeMap<&str, Option<&Arc<Object>>> = BTreeMap::new();
-        for change in self.changes.iter().rev().take_while(|change| change.revision > at) {
+        for change in self.changes.list.iter().rev().take_while(|change| change.revision > at) {
             past.insert(change.key().as_str(), change.before.as_ref());
         }
         let prefix = if range.namespace.is_empty() { String::new() } else { format!("{}/", range.namespace) };
@@ -333,15 +355,15 @@ impl Cursor {
     pub(crate) fn try_next(&mut self, limit: usize) -> Option<Next> {
         let state = self.store.0.read();
         let last = self.grown.borrow_and_update();
-        let (changes, floor) = match &*last {
-            Some(changes) => (changes, 0),
-            None => state.tables.get(&self.table).map(|table| (&table.changes, table.floor))?,
+        let log = match &*last {
+            Some(changes) => changes,
+            None => &state.tables.get(&self.table)?.changes,
         };
-        if self.seen < floor {
-            return Some(Next::Expired(Expired { floor }));
+        if self.seen < log.forgotten {
+            return Some(Next::Expired(Expired { floor: log.floor }));
         }
-        let first = changes.partition_point(|change| change.revision <= self.seen);
-        let changes: Vec<_> = changes.range(first..).take(limit).cloned().collect();
+        let first = log.list.partition_point(|change| change.revision <= self.seen);
+        let changes: Vec<_> = log.list.range(first..).take(limit).cloned().collect();
         match changes.last() {
             Some(last) => self.seen = last.revision,
             None if last.is_some() => return Some(Next::End),
@@ -357,3 +379,6 @@ impl Cursor {
         _ = self.grown.changed().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

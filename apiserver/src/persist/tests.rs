@@ -1,0 +1,684 @@
+//! What a directory restores to is told as text, `table key revision value` per object, and compared with what was written.
+
+use super::*;
+use crate::store::{Refused, Store};
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::atomic::AtomicU64,
+    time::{Duration, Instant},
+};
+
+/// A directory that is not there yet, and is gone at the end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(env::temp_dir().join(format!("steersman-persist-{}-{number}", std::process::id())))
+    }
+
+    fn copy(&self) -> Self {
+        let copy = Self::new();
+        fs::create_dir(&copy.0).unwrap();
+        for name in self.names() {
+            fs::copy(self.0.join(&name), copy.0.join(&name)).unwrap();
+        }
+        copy
+    }
+
+    /// All but the lock's.
+    fn names(&self) -> BTreeSet<String> {
+        let names = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != "lock").collect()
+    }
+
+    /// A copy with one file's bytes exchanged.
+    fn with(&self, name: &str, bytes: &[u8]) -> Self {
+        let copy = self.copy();
+        fs::write(copy.0.join(name), bytes).unwrap();
+        copy
+    }
+
+    fn without(&self, name: &str) -> Self {
+        let copy = self.copy();
+        fs::remove_file(copy.0.join(name)).unwrap();
+        copy
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join(name)).unwrap()
+    }
+
+    fn open(&self) -> Result<(Log, Restored), Error> {
+        Log::open(&self.0, Options::default())
+    }
+
+    /// A store that goes on with what is there, and takes a snapshot when the log is longer than `least`.
+    fn store(&self, least: u64, fsync: bool) -> Store {
+        let (mut log, restored) = Log::open(&self.0, Options { fsync }).unwrap();
+        (log.least, log.limit) = (least, least);
+        let store = Store::new(1000);
+        store.restore(restored.revision, restored.objects.into_iter());
+        store.set_log(log);
+        for table in TABLES {
+            store.create_table(&table.into());
+        }
+        store
+    }
+
+    fn restore(&self) -> Dump {
+        dump(&self.open().unwrap().1)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const TABLES: [&str; 3] = ["pods", "widgets.example.com", "leases.coordination.k8s.io"];
+
+/// The revision, and every object.
+type Dump = (u64, BTreeSet<String>);
+
+fn line(table: &str, object: &Object) -> String {
+    let tail = str::from_utf8(object.content().tail()).unwrap();
+    format!("{table} {:?} {} {tail}", object.key, object.revision)
+}
+
+fn dump(restored: &Restored) -> Dump {
+    (restored.revision, restored.objects.iter().map(|(table, object)| line(table, object)).collect())
+}
+
+fn dump_store(store: &Store) -> Dump {
+    let tables = TABLES.iter().flat_map(|table| {
+        let scan = store.scan(table, crate::store::Range::default(), None).unwrap();
+        scan.objects.iter().map(|object| line(table, object)).collect::<Vec<_>>()
+    });
+    (store.revision(), tables.collect())
+}
+
+fn content(value: &str) -> Content {
+    Content::encode(json!({"metadata": {"name": "x", "labels": {"a": "b"}}, "value": value}).as_object().unwrap())
+}
+
+/// Put a value, remove an object, or drop a table.
+#[derive(Clone, Debug)]
+enum Op {
+    Put(usize, u8, String),
+    Remove(usize, u8),
+    Drop(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..3usize, 0..6u8, "[a-z\u{e9}\"]{0,40}").prop_map(|(table, key, value)| Op::Put(table, key, value)),
+        2 => (0..3usize, 0..6u8).prop_map(|(table, key)| Op::Remove(table, key)),
+        1 => (0..3usize).prop_map(Op::Drop),
+    ]
+}
+
+fn key(number: u8) -> Key {
+    Key::new("ns", &format!("o{number}"))
+}
+
+/// Whether it did something.
+fn apply(store: &Store, op: &Op) -> bool {
+    let write = |table: usize, name: u8, content| {
+        let seen = store.get(TABLES[table], key(name).as_str()).map(|object| object.revision);
+        store.write(TABLES[table], &key(name), seen, content)
+    };
+    match op {
+        Op::Put(table, name, value) => write(*table, *name, Some(content(value))).map(|_| true).unwrap(),
+        Op::Remove(table, name) => match write(*table, *name, None) {
+            Ok(_) => true,
+            Err(Refused::Moved) => false,
+            Err(refused) => panic!("{refused:?}"),
+        },
+        Op::Drop(table) => {
+            store.drop_table(TABLES[*table]).unwrap();
+            store.create_table(&TABLES[*table].into());
+            true
+        }
+    }
+}
+
+/// A directory with one segment of a few writes, and what it restores to after each.
+fn written(ops: &[Op]) -> (Dir, Vec<Dump>) {
+    let dir = Dir::new();
+    let store = dir.store(u64::MAX, false);
+    let mut states = vec![(0, BTreeSet::new())];
+    for op in ops {
+        if apply(&store, op) {
+            let (revision, objects) = dump_store(&store);
+            // Before the first write there is no revision to keep.
+            states.push((if revision == 1 { states[0].0.max(1) } else { revision }, objects));
+        }
+    }
+    (dir, states)
+}
+
+fn some_ops() -> Vec<Op> {
+    vec![
+        Op::Put(0, 1, "first".to_owned()),
+        Op::Put(1, 2, "second".to_owned()),
+        Op::Remove(0, 1),
+        Op::Put(0, 3, "third".to_owned()),
+        Op::Put(1, 2, "fourth".to_owned()),
+    ]
+}
+
+/// Where each record ends.
+fn record_ends(bytes: &[u8]) -> Vec<usize> {
+    let mut ends = vec![HEADER.len()];
+    while let Some(size) = bytes[ends[ends.len() - 1]..].first_chunk::<4>() {
+        ends.push(ends[ends.len() - 1] + 8 + u32::from_le_bytes(*size) as usize);
+    }
+    ends
+}
+
+#[test]
+fn what_was_written_is_there_again_and_the_revision_goes_on() {
+    for fsync in [false, true] {
+        let dir = Dir::new();
+        assert_eq!(dir.restore(), (0, BTreeSet::new()));
+        let store = dir.store(u64::MAX, fsync);
+        for op in some_ops() {
+            apply(&store, &op);
+        }
+        // The last write is a removal: only the log knows its revision.
+        apply(&store, &Op::Remove(0, 3));
+        let expected = dump_store(&store);
+        assert_eq!(expected.0, 7);
+        drop(store);
+        let store = dir.store(u64::MAX, fsync);
+        assert_eq!(dump_store(&store), expected);
+        let change = store.write("pods", &key(1), None, Some(content("again"))).unwrap();
+        assert_eq!(change.revision, 8);
+        assert_eq!(store.get("pods", "ns/o1").unwrap().label("a"), Some("b"));
+    }
+}
+
+#[test]
+fn a_dropped_table_does_not_come_back() {
+    let dir = Dir::new();
+    let store = dir.store(u64::MAX, false);
+    apply(&store, &Op::Put(0, 1, "old".to_owned()));
+    apply(&store, &Op::Put(1, 1, "stays".to_owned()));
+    store.drop_table("pods").unwrap();
+    let expected = dump_store(&store);
+    drop(store);
+    assert_eq!(dir.restore(), expected);
+}
+
+#[test]
+fn the_directory_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = Dir::new();
+    drop(dir.open().unwrap());
+    assert_eq!(fs::metadata(&dir.0).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn two_cannot_have_one_directory() {
+    let dir = Dir::new();
+    let first = dir.open().unwrap();
+    let error = dir.open().err().unwrap();
+    assert!(matches!(error, Error::Locked(_)));
+    assert!(error.to_string().contains("give another --data-dir"), "{error}");
+    drop(first);
+    dir.open().unwrap();
+}
+
+#[test]
+fn a_file_is_not_a_directory() {
+    let dir = Dir::new();
+    fs::create_dir(&dir.0).unwrap();
+    let file = dir.0.join("file");
+    fs::write(&file, "").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let error = Log::open(&path, Options::default()).err().unwrap();
+        assert!(matches!(error, Error::Io(..)));
+        assert!(error.to_string().contains("--data-dir has to be a directory"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_another_version_is_refused_and_left_alone() {
+    let (dir, _) = written(&some_ops());
+    let mut bytes = dir.read("1.log");
+    bytes[14] = b'2';
+    let other = dir.with("1.log", &bytes);
+    let error = other.open().err().unwrap();
+    assert!(matches!(&error, Error::Foreign(path) if path.ends_with("1.log")));
+    assert!(error.to_string().contains("use the version that did"), "{error}");
+    assert_eq!(other.read("1.log"), bytes);
+}
+
+#[test]
+fn a_flipped_bit_in_the_last_record_drops_that_record() {
+    let (dir, states) = written(&some_ops());
+    let good = dir.read("1.log");
+    let ends = record_ends(&good);
+    let last = ends[ends.len() - 2];
+    for at in last..good.len() {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let damaged = dir.with("1.log", &bytes);
+        let (_log, restored) = damaged.open().unwrap();
+        assert_eq!(dump(&restored), states[states.len() - 2], "byte {at}");
+        assert!(restored.note.unwrap().contains("were dropped"));
+        assert_eq!(damaged.read("1.log").len(), last);
+    }
+}
+
+#[test]
+fn a_flipped_bit_before_the_last_record_is_an_error_that_says_where_and_what_to_do() {
+    let (dir, states) = written(&some_ops());
+    let good = dir.read("1.log");
+    let ends = record_ends(&good);
+    for at in ends[0]..ends[ends.len() - 2] {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let damaged = dir.with("1.log", &bytes);
+        let error = damaged.open().err().unwrap();
+        let start = *ends.iter().rfind(|end| **end <= at).unwrap();
+        assert!(matches!(&error, Error::Damaged(path, offset) if path.ends_with("1.log") && *offset == start as u64));
+        assert!(error.to_string().contains(&format!("cut the file to {start} bytes")), "{error}");
+        assert_eq!(damaged.read("1.log"), bytes, "it was left alone");
+        // What it says helps.
+        bytes.truncate(start);
+        let cut = ends.iter().position(|end| *end == start).unwrap();
+        assert_eq!(dir.with("1.log", &bytes).restore(), states[cut]);
+    }
+}
+
+#[test]
+fn a_segment_that_is_not_the_last_has_no_torn_end() {
+    let dir = Dir::new();
+    let store = dir.store(0, false);
+    apply(&store, &Op::Put(0, 1, "a".to_owned()));
+    // Without the snapshot both segments count.
+    drop(store);
+    drop(dir.open());
+    let whole = dir.copy();
+    _ = fs::remove_file(whole.0.join("2.snapshot"));
+    let (single, _) = written(&[Op::Put(0, 1, "a".to_owned())]);
+    let first = single.read("1.log");
+    let both = whole.with("1.log", &first);
+    assert_eq!(both.restore(), single.restore());
+    let error = whole.with("1.log", &first[..first.len() - 1]).open().err().unwrap();
+    assert!(matches!(error, Error::Damaged(path, 16) if path.ends_with("1.log")));
+    let error = both.without("1.log").open().err().unwrap();
+    assert!(matches!(&error, Error::Missing(path) if path.ends_with("1.log")));
+    assert!(error.to_string().contains("put it back"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_prefix_of_a_log_restores_to_a_prefix_of_the_writes(ops in prop::collection::vec(op(), 1..12), step in 1..5usize) {
+        let (dir, states) = written(&ops);
+        let bytes = dir.read("1.log");
+        let ends = record_ends(&bytes);
+        prop_assert_eq!(ends.len(), states.len());
+        for size in (0..=bytes.len()).rev().step_by(step) {
+            let cut = dir.with("1.log", &bytes[..size]);
+            let (log, restored) = cut.open().unwrap();
+            let whole = ends.iter().filter(|end| **end <= size).count().max(1);
+            prop_assert_eq!(&dump(&restored), &states[whole - 1], "{} of {} bytes", size, bytes.len());
+            prop_assert_eq!(restored.note.is_some(), size != 0 && !ends.contains(&size));
+            // It goes on from there.
+            drop(log);
+            let store = cut.store(u64::MAX, false);
+            apply(&store, &Op::Put(0, 9, "next".to_owned()));
+            let expected = dump_store(&store);
+            drop(store);
+            prop_assert_eq!(cut.restore(), expected);
+        }
+    }
+
+    #[test]
+    fn a_log_with_snapshots_restores_to_the_same_as_one_without(ops in prop::collection::vec(op(), 1..60), restarts in prop::collection::vec(any::<bool>(), 60)) {
+        let dir = Dir::new();
+        let mut store = dir.store(200, false);
+        for (op, restart) in ops.iter().zip(restarts) {
+            apply(&store, op);
+            if restart {
+                let expected = dump_store(&store);
+                drop(store);
+                store = dir.store(200, false);
+                prop_assert_eq!(dump_store(&store), (expected.0, expected.1));
+            }
+        }
+    }
+}
+
+/// Wait for a snapshot to be there, and for what it replaces to be gone.
+fn await_snapshot(dir: &Dir, number: u64) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let expected = BTreeSet::from([format!("{number}.log"), format!("{number}.snapshot")]);
+    while dir.names() != expected {
+        assert!(Instant::now() < deadline, "{:?}", dir.names());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_snapshot_loses_nothing() {
+    let dir = Dir::new();
+    // A first snapshot, so that there is an old one to replace.
+    let store = dir.store(0, false);
+    apply(&store, &Op::Put(0, 7, "oldest".to_owned()));
+    await_snapshot(&dir, 2);
+    drop(store);
+    let store = dir.store(u64::MAX, false);
+    some_ops().iter().for_each(|op| _ = apply(&store, op));
+    apply(&store, &Op::Drop(1));
+    apply(&store, &Op::Put(2, 2, "fifth".to_owned()));
+    let before = dump_store(&store);
+    drop(store);
+    let old = dir.copy();
+    // The write that begins the snapshot is the last one of the old segment.
+    let store = dir.store(0, false);
+    apply(&store, &Op::Remove(0, 7));
+    let expected = dump_store(&store);
+    await_snapshot(&dir, 3);
+    drop(store);
+
+    assert_eq!(old.restore(), before);
+    // What the old segment was when the new one began.
+    let (mut log, _) = old.open().unwrap();
+    log.append("pods", &key(7), expected.0, None).unwrap();
+    drop(log);
+    let snapshot = dir.read("3.snapshot");
+    let step = |name: &str, state: &Dir| {
+        assert_eq!(state.restore(), expected, "{name}");
+        assert!(state.names().iter().all(|name| !name.ends_with("tmp")), "{name}: {:?}", state.names());
+        // And once more, after whatever opening has changed.
+        assert_eq!(state.restore(), expected, "{name}, again");
+    };
+    step("nothing yet", &old.copy());
+    for size in 0..=HEADER.len() {
+        step("the segment is being made", &old.with("3.log.tmp", &HEADER[..size]));
+    }
+    let rotated = old.with("3.log", HEADER);
+    step("the segment is made", &rotated.copy());
+    for size in 0..=snapshot.len() {
+        step("the snapshot is being written", &rotated.with("3.snapshot.tmp", &snapshot[..size]));
+    }
+    let renamed = rotated.with("3.snapshot", &snapshot);
+    step("the snapshot is written", &renamed.copy());
+    step("the old snapshot is removed", &renamed.without("2.snapshot"));
+    step("the old segment is removed", &renamed.without("2.log"));
+    step("all is done", &renamed.without("2.log").without("2.snapshot"));
+
+    for size in 0..snapshot.len() {
+        let error = renamed.with("3.snapshot", &snapshot[..size]).open().err().unwrap();
+        assert!(matches!(&error, Error::DamagedSnapshot(path) if path.ends_with("3.snapshot")));
+        assert!(error.to_string().contains("put back a copy"), "{error}");
+    }
+}
+
+#[test]
+fn writes_while_a_snapshot_is_written_are_not_in_it_and_not_lost() {
+    let dir = Dir::new();
+    let store = dir.store(2000, false);
+    for number in 0..400u32 {
+        let table = number as usize % 3;
+        apply(&store, &Op::Put(table, (number % 50) as u8, format!("value {number}")));
+        apply(&store, &Op::Remove(table, (number % 7) as u8));
+    }
+    let expected = dump_store(&store);
+    drop(store);
+    assert!(dir.names().iter().any(|name| name.ends_with(".snapshot")), "{:?}", dir.names());
+    assert_eq!(dir.restore(), expected);
+}
+
+#[test]
+fn a_write_that_fails_changes_nothing_and_nothing_is_taken_after_garbage() {
+    let dir = Dir::new();
+    let (mut log, _) = dir.open().unwrap();
+    log.append("pods", &key(1), 2, Some(&content("good"))).unwrap();
+    let segment = std::mem::replace(&mut log.segment, OpenOptions::new().append(true).open("/dev/full").unwrap());
+    let store = Store::new(10);
+    store.create_table(&"pods".into());
+    store.set_log(log);
+    let refused = store.write("pods", &key(2), None, Some(content("bad"))).unwrap_err();
+    assert!(matches!(refused, Refused::Log(error) if error.kind() == io::ErrorKind::StorageFull));
+    assert_eq!((store.revision(), store.get("pods", "ns/o2").is_none()), (1, true));
+    // That it cannot be cut back is for good, even if the disk has room again.
+    let refused = store.write("pods", &key(2), None, Some(content("bad"))).unwrap_err();
+    assert!(matches!(refused, Refused::Log(error) if error.to_string().contains("start again")));
+    assert!(store.drop_table("pods").is_err());
+    assert!(store.scan("pods", crate::store::Range::default(), None).is_ok());
+    drop((store, segment));
+    assert_eq!(dir.restore().1.len(), 1);
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_written_loses_nothing() {
+    let dir = Dir::new();
+    let store = dir.store(0, false);
+    // In the way of the new segment.
+    fs::create_dir(dir.0.join("2.log.tmp")).unwrap();
+    apply(&store, &Op::Put(0, 1, "a".to_owned()));
+    apply(&store, &Op::Put(0, 2, "b".to_owned()));
+    fs::remove_dir(dir.0.join("2.log.tmp")).unwrap();
+    let expected = dump_store(&store);
+    drop(store);
+    assert_eq!(dir.restore(), expected);
+}
+
+/// Run this test binary's test `name` once more, as a process of its own that has `dir`.
+fn again(mut command: Command, name: &str, dir: &Dir) -> Child {
+    command.args(["--exact", &format!("persist::tests::{name}"), "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, &dir.0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// The directory, in such a process.
+fn child_dir() -> Option<Dir> {
+    env::var_os(CHILD).map(|dir| Dir(dir.into()))
+}
+
+const CHILD: &str = "STEERSMAN_PERSIST_TEST_DIR";
+
+/// The process may write no more than so much into a file: a write ends in the middle of a record, and fails.
+#[test]
+fn a_write_that_is_cut_short_is_cut_off_and_the_log_goes_on() {
+    if let Some(dir) = child_dir() {
+        let store = dir.store(u64::MAX, false);
+        let write = |number: u8, size: usize| {
+            store.write("pods", &key(number), None, Some(content(&"x".repeat(size)))).map(|change| change.revision)
+        };
+        let full = (0..100).find(|number| write(*number, 5000).is_err()).unwrap();
+        assert!(store.get("pods", key(full).as_str()).is_none());
+        assert_eq!(store.revision(), 1 + u64::from(full));
+        assert_eq!(write(full, 10).unwrap(), 2 + u64::from(full));
+        println!("{:?}", dump_store(&store));
+        std::mem::forget(dir);
+        return;
+    }
+    let dir = Dir::new();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"trap '' XFSZ; ulimit -f 64; exec "$0" "$@""#]).arg(env::current_exe().unwrap());
+    let output =
+        again(shell, "a_write_that_is_cut_short_is_cut_off_and_the_log_goes_on", &dir).wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let (_log, restored) = dir.open().unwrap();
+    assert!(output.contains(&format!("{:?}", dump(&restored))), "{output}");
+    assert!(restored.note.is_none());
+}
+
+/// The tables' objects by key: revision and value.
+type Model = [BTreeMap<u8, (u64, u64)>; 3];
+
+/// What a thread of the child was about to do, and then did if an `ack` follows.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put(u8, u64),
+    Remove(u8),
+    Drop,
+}
+
+/// The child: a thread per table says what it is going to do, does it, and says that it was done.
+fn load(dir: &Dir, seed: u64) {
+    let store = dir.store(20_000, false);
+    // What the test harness said has no end of line yet.
+    println!();
+    thread::scope(|scope| {
+        for (table, name) in TABLES.iter().enumerate() {
+            let store = &store;
+            scope.spawn(move || {
+                let mut random = StdRng::seed_from_u64(seed + table as u64);
+                let say = |line: String| io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                loop {
+                    let number = random.random_range(0..20);
+                    let seen = store.get(name, key(number).as_str()).map(|object| object.revision);
+                    let (does, content) = match random.random_range(0..60) {
+                        0 => ("drop 0 0".to_owned(), None),
+                        1..20 if seen.is_some() => (format!("remove {number} 0"), None),
+                        _ => {
+                            let value: u64 = random.random();
+                            (format!("put {number} {value}"), Some(numbered(value)))
+                        }
+                    };
+                    say(format!("try {table} {does}\n"));
+                    let revision = if does.starts_with("drop") {
+                        store.drop_table(name).unwrap();
+                        store.create_table(&(*name).into());
+                        0
+                    } else {
+                        store.write(name, &key(number), seen, content).unwrap().revision
+                    };
+                    say(format!("ack {table} {revision}\n"));
+                }
+            });
+        }
+    });
+}
+
+/// Up to a few kilobytes, that only this number has.
+fn numbered(value: u64) -> Content {
+    content(&format!("{value} {}", "x".repeat(value as usize % 3000)))
+}
+
+fn step(model: &mut Model, table: usize, step: Step, revision: u64) {
+    match step {
+        Step::Put(key, value) => _ = model[table].insert(key, (revision, value)),
+        Step::Remove(key) => _ = model[table].remove(&key),
+        Step::Drop => model[table].clear(),
+    }
+}
+
+/// Take one line of the child's.
+fn hear(line: &str, model: &mut Model, tried: &mut [Option<Step>; 3], last: &mut u64) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["try", table, does, key, value] => {
+            let (key, value) = (key.parse().unwrap(), value.parse().unwrap());
+            let does = match does {
+                "put" => Step::Put(key, value),
+                "remove" => Step::Remove(key),
+                _ => Step::Drop,
+            };
+            tried[table.parse::<usize>().unwrap()] = Some(does);
+            false
+        }
+        ["ack", table, revision] => {
+            let (table, revision) = (table.parse::<usize>().unwrap(), revision.parse().unwrap());
+            step(model, table, tried[table].take().unwrap(), revision);
+            *last = revision.max(*last);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The table must be what was acknowledged, or that and the one step that was under way. Becomes what it is.
+fn compare(restored: &Restored, model: &mut Model, tried: &mut [Option<Step>; 3], last: u64) {
+    let mut under_way = 0;
+    for (table, name) in TABLES.iter().enumerate() {
+        let objects = restored.objects.iter().filter(|(restored, _)| **restored == **name);
+        let found: BTreeMap<&str, (u64, &[u8])> =
+            objects.map(|(_, object)| (object.key.as_str(), (object.revision, object.content().tail()))).collect();
+        let matches = |model: &Model, unknown: Option<Step>| {
+            found.len() == model[table].len()
+                && model[table].iter().all(|(number, (revision, value))| {
+                    let free = matches!(unknown, Some(Step::Put(key, _)) if key == *number);
+                    found
+                        .get(key(*number).as_str())
+                        .is_some_and(|(at, tail)| (at == revision || free) && *tail == numbered(*value).tail())
+                })
+        };
+        if matches(model, None) {
+            tried[table] = None;
+            continue;
+        }
+        let did =
+            tried[table].take().unwrap_or_else(|| panic!("{name}: acknowledged {:?}, found {found:?}", model[table]));
+        under_way += 1;
+        step(model, table, did, 0);
+        assert!(matches(model, Some(did)), "{name}: acknowledged {:?} and {did:?}, found {found:?}", model[table]);
+        if let Step::Put(number, value) = did {
+            model[table].insert(number, (found[key(number).as_str()].0, value));
+        }
+    }
+    assert!(restored.revision >= last, "{} was acknowledged, {} restored", last, restored.revision);
+    // A put and a removal of what nobody sees leave no other trace.
+    assert!(
+        restored.revision <= last + 3,
+        "{last} was acknowledged, {} restored, {under_way} known",
+        restored.revision
+    );
+}
+
+#[test]
+fn a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged() {
+    if let Some(dir) = child_dir() {
+        load(&std::mem::ManuallyDrop::new(dir), rand::random());
+        return;
+    }
+    let dir = Dir::new();
+    let mut random = StdRng::seed_from_u64(rand::random());
+    let mut model = Model::default();
+    let (mut last, mut acks, mut snapshots, mut torn) = (0, 0, 0, 0);
+    for _ in 0..100 {
+        let name = "a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged";
+        let mut child = again(Command::new(env::current_exe().unwrap()), name, &dir);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut tried = [None; 3];
+        if random.random_range(0..5) == 0 {
+            // Perhaps while it starts.
+            thread::sleep(Duration::from_micros(random.random_range(0..5000)));
+        } else {
+            let enough = acks + random.random_range(1..150);
+            while acks < enough {
+                let line = lines.next().expect("the child writes until it is killed").unwrap();
+                acks += u64::from(hear(&line, &mut model, &mut tried, &mut last));
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before is still in the pipe.
+        for line in lines {
+            acks += u64::from(hear(&line.unwrap(), &mut model, &mut tried, &mut last));
+        }
+        snapshots += u64::from(dir.0.exists() && dir.names().iter().any(|name| name.contains("snapshot")));
+        let (_log, restored) = dir.open().unwrap();
+        torn += u64::from(restored.note.is_some());
+        compare(&restored, &mut model, &mut tried, last);
+        last = restored.revision;
+    }
+    println!("{acks} acknowledged, {snapshots} kills with a snapshot there, {torn} with a torn record");
+    assert!(acks > 1000 && snapshots > 10);
+}
