@@ -1,12 +1,42 @@
 //! A Kubernetes API server that lives inside a process, with the real server's semantics.
 
-#[expect(dead_code, reason = "used once the registry lands")]
+mod activity;
+mod admission;
+mod auth;
 mod builtin;
+mod catalog;
 mod clock;
+mod controllers;
+mod crd;
+mod cut;
+mod decode;
+mod faults;
+mod http;
+mod journal;
+mod jsonpath;
+mod kubeconfig;
+mod matcher;
+mod meta;
 mod object;
+mod page;
+mod patch;
 mod persist;
+mod registry;
 mod resource;
-#[cfg_attr(not(test), expect(dead_code, reason = "used once the registry lands"))]
 mod schema;
+mod selector;
+mod serve;
+mod server;
 mod status;
 mod store;
+mod tls;
+
+pub use admission::{Admission, Operation, Review};
+pub use auth::{Authenticator, Identity, TokenFileError};
+pub use cut::Closed;
+pub use faults::{Fault, FaultError, Faults, RuleHandle};
+pub use http::Body;
+pub use journal::{Entry, Journal};
+pub use matcher::Matcher;
+pub use server::{ApiServer, Options, Service, StartError};
+pub use status::{Cause, Details, Failure, FieldError, FieldErrorKind, Reason};

@@ -9,6 +9,8 @@
 //! Nothing here knows Kubernetes. A write names the revision of the object that it was made from, and is refused if the object has
 //! moved on: the pipeline that makes objects runs without the lock, and once more when it lost the race.
 
+pub(crate) mod feed;
+
 use crate::{
     object::{Content, Key, Object},
     persist::Log,
@@ -34,6 +36,8 @@ struct State {
     /// So many changes are kept per table.
     history: usize,
     log: Option<Log>,
+    /// Marked changed by every write to any table.
+    grown: watch::Sender<()>,
 }
 
 struct Table {
@@ -108,14 +112,14 @@ pub(crate) struct Range<'a> {
 impl Store {
     /// An empty store that keeps `history` changes per table.
     pub(crate) fn new(history: usize) -> Self {
-        Self(Arc::new(RwLock::new(State { revision: 1, tables: HashMap::new(), history, log: None })))
+        Self(Arc::new(RwLock::new(State { revision: 1, tables: HashMap::new(), history, log: None, grown: watch::Sender::default() })))
     }
 
     /// A copy that goes its own way, history included. It is not durable.
     pub(crate) fn fork(&self) -> Self {
         let state = self.0.read();
         let tables = state.tables.iter().map(|(name, table)| (name.clone(), table.fork())).collect();
-        Self(Arc::new(RwLock::new(State { revision: state.revision, tables, history: state.history, log: None })))
+        Self(Arc::new(RwLock::new(State { revision: state.revision, tables, history: state.history, log: None, grown: watch::Sender::default() })))
     }
 
     /// Make a table, if it is not there.
@@ -148,7 +152,7 @@ impl Store {
     /// Of the last write to a table; 0 if that is forgotten, or there is no such table.
     pub(crate) fn last_change(&self, table: &str) -> u64 {
         let state = self.0.read();
-        state.tables.get(table).and_then(|table| table.changes.back()).map_or(0, |change| change.revision)
+        state.tables.get(table).and_then(|table| table.changes.list.back()).map_or(0, |change| change.revision)
     }
 
     pub(crate) fn get(&self, table: &str, key: &str) -> Option<Arc<Object>> {
@@ -164,7 +168,7 @@ impl Store {
         content: Option<Content>,
     ) -> Result<Arc<Change>, Refused> {
         let mut state = self.0.write();
-        let State { revision, tables, history, log } = &mut *state;
+        let State { revision, tables, history, log, grown } = &mut *state;
         let name = table;
         let table = tables.get_mut(name).ok_or(Refused::NoTable)?;
         let before = table.objects.get(key).cloned();
@@ -179,7 +183,7 @@ impl Store {
         let after = content.map(|content| Arc::new(Object::new(key.clone(), next, content)));
         let change = Arc::new(Change { revision: next, before, after });
         table.apply(change.clone(), *history);
-        let grown = table.grown.clone();
+        let grown = (table.grown.clone(), grown.clone());
         if let Some(log) = log
             && log.wants_snapshot()
         {
@@ -188,7 +192,8 @@ impl Store {
             log.snapshot(next, objects);
         }
         drop(state);
-        grown.send_modify(|_| ());
+        grown.0.send_modify(|_| ());
+        grown.1.send_modify(|()| ());
         Ok(change)
     }
 
@@ -252,6 +257,11 @@ impl Store {
 }
 
 impl Changes {
+    /// Those after a revision.
+    fn after(&self, revision: u64) -> impl Iterator<Item = &Arc<Change>> {
+        self.list.range(self.list.partition_point(|change| change.revision <= revision)..)
+    }
+
     fn push(&mut self, change: Arc<Change>, history: usize) {
         self.list.push_back(change);
         while self.list.len() > history
