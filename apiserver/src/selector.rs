@@ -145,21 +145,27 @@ fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
         "=" | "==" | "!=" | ">" | "<" => BTreeSet::from([single_value(tokens)?]),
         other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
     };
-    check_values(&key, &values)?;
-    let number = || {
+    let mut errors = Vec::new();
+    let mut number = || {
         let value = values.first().map_or("", String::as_str);
-        value.parse::<i64>().map_err(|_| {
+        value.parse().unwrap_or_else(|_| {
             let why = "for 'Gt', 'Lt' operators, the value must be an integer";
-            FieldError::invalid("values[0]", &Value::from(value), why).to_string()
+            errors.push(FieldError::invalid("values[0]", &Value::from(value), why).to_string());
+            0
         })
     };
     let test = match Token::text(operator.as_ref()) {
-        ">" => Test::Greater(number()?),
-        "<" => Test::Less(number()?),
-        "!=" | "notin" => Test::NotIn(values),
-        _ => Test::In(values),
+        ">" => Test::Greater(number()),
+        "<" => Test::Less(number()),
+        "!=" | "notin" => Test::NotIn(values.clone()),
+        _ => Test::In(values.clone()),
     };
-    Ok(Requirement { key, test })
+    errors.extend(wrong_values(&key, &values));
+    match &errors[..] {
+        [] => Ok(Requirement { key, test }),
+        [one] => Err(one.clone()),
+        all => Err(format!("[{}]", all.join(", "))),
+    }
 }
 
 fn ends_requirement(token: Option<&Token>) -> bool {
@@ -201,15 +207,13 @@ fn value_set(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
     }
 }
 
-fn check_values(key: &str, values: &BTreeSet<String>) -> Result<(), String> {
-    for (index, value) in values.iter().enumerate() {
-        let wrong = names::label_value(value);
-        if !wrong.is_empty() {
-            let field = format!("values[{index}][{key}]");
-            return Err(FieldError::invalid(field, &Value::from(value.as_str()), wrong.join("; ")).to_string());
-        }
-    }
-    Ok(())
+fn wrong_values(key: &str, values: &BTreeSet<String>) -> Vec<String> {
+    let checked = values.iter().map(|value| (value, names::label_value(value))).enumerate();
+    let wrong = checked.filter(|(_, (_, wrong))| !wrong.is_empty());
+    let errors = wrong.map(|(index, (value, wrong))| {
+        FieldError::invalid(format!("values[{index}][{key}]"), &value.as_str().into(), wrong.join("; ")).to_string()
+    });
+    errors.collect()
 }
 
 #[cfg(test)]

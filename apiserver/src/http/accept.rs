@@ -62,7 +62,7 @@ impl Representation {
         if accept.is_empty() {
             return Ok(Self { format: Format::Json, shape: Shape::Plain });
         }
-        let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).filter(|clause| clause.quality > 0).collect();
+        let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
         clauses.sort_by_key(|clause| (Reverse(clause.quality), clause.wildcards()));
         clauses.iter().find_map(|clause| clause.representation(answer)).ok_or_else(|| match answer {
             Answer::Watch => Failure::not_acceptable(&["application/json;stream=watch"]),
@@ -87,8 +87,8 @@ impl<'a> Clause<'a> {
             .filter_map(|part| part.split_once('='))
             .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
             .partition(|(name, _)| *name == "q");
-        // What is no quality does not lower it.
-        let quality = quality.first().and_then(|(_, value)| value.parse::<f32>().ok()).unwrap_or(1.0);
+        // What is no quality is none, which only puts it last: so does the real server's parser.
+        let quality = quality.last().map_or(1.0, |(_, value)| value.parse::<f32>().unwrap_or(0.0));
         Self { media_type, parameters, quality: (quality.clamp(0.0, 1.0) * 1000.0) as u16 }
     }
 
@@ -102,7 +102,7 @@ impl<'a> Clause<'a> {
 
     fn representation(&self, answer: Answer) -> Option<Representation> {
         let format = match self.media_type {
-            JSON | "application/*" | "*/*" => Format::Json,
+            JSON | "application/*" | "*/*" | "*" => Format::Json,
             YAML if answer != Answer::Watch => Format::Yaml,
             _ => return None,
         };
@@ -192,7 +192,8 @@ mod tests {
     fn the_better_quality_and_then_the_more_specific_wins() {
         gives("application/json;q=0.5, application/yaml", Answer::Objects, Format::Yaml, Shape::Plain);
         gives("*/*, application/yaml", Answer::Objects, Format::Yaml, Shape::Plain);
-        gives("application/yaml;q=0, application/json;q=0.1", Answer::Objects, Format::Json, Shape::Plain);
+        gives("application/yaml;q=x, application/json;q=0.1", Answer::Objects, Format::Json, Shape::Plain);
+        gives("text/html, *; q=.2, application/yaml; q=.2", Answer::Objects, Format::Yaml, Shape::Plain);
         gives("application/vnd.kubernetes.protobuf, application/json", Answer::Objects, Format::Json, Shape::Plain);
     }
 
@@ -203,7 +204,6 @@ mod tests {
             "application/vnd.kubernetes.protobuf",
             "application/json;as=Table;v=v9;g=meta.k8s.io",
             "application/json;stream=other",
-            "application/json;q=0",
             ",",
         ] {
             let failure = Representation::negotiate(Some(accept), Answer::Objects).unwrap_err();
