@@ -77,7 +77,10 @@ pub struct Admission {
 impl Admission {
     /// Add a closure that may change objects.
     #[must_use]
-    pub fn mutate(mut self, mutate: impl Fn(&Review<'_>, &mut Value) -> Result<(), Box<Failure>> + Send + Sync + 'static) -> Self {
+    pub fn mutate(
+        mut self,
+        mutate: impl Fn(&Review<'_>, &mut Value) -> Result<(), Box<Failure>> + Send + Sync + 'static,
+    ) -> Self {
         self.mutating.push(Arc::new(mutate));
         self
     }

@@ -106,8 +106,10 @@ impl Served {
 /// All that is served. Made anew when a definition comes or goes; a request sees one all the way through.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
+    /// Built-ins first, in the order of their table.
+    all: Vec<Arc<Served>>,
     /// By `group/version/plural`.
-    served: HashMap<String, Arc<Served>>,
+    by_path: HashMap<String, Arc<Served>>,
 }
 
 impl Catalog {
@@ -125,20 +127,24 @@ impl Catalog {
     pub(crate) fn insert(&mut self, served: Served) {
         let resource = &served.resource;
         let path = path(&resource.group, &resource.version, &resource.plural);
-        self.served.insert(path, Arc::new(served));
+        let served = Arc::new(served);
+        self.all.push(served.clone());
+        self.by_path.insert(path, served);
     }
 
     /// Serve no version of a resource any longer.
     pub(crate) fn remove(&mut self, group: &str, plural: &str) {
-        self.served.retain(|_, served| &*served.resource.group != group || &*served.resource.plural != plural);
+        let stays = |served: &Served| &*served.resource.group != group || &*served.resource.plural != plural;
+        self.all.retain(|served| stays(served));
+        self.by_path.retain(|_, served| stays(served));
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.served.get(&path(group, version, plural))
+        self.by_path.get(&path(group, version, plural))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
-        self.served.values()
+        self.all.iter()
     }
 
     /// Any served version of a kind, for references that name one.

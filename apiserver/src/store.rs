@@ -112,14 +112,26 @@ pub(crate) struct Range<'a> {
 impl Store {
     /// An empty store that keeps `history` changes per table.
     pub(crate) fn new(history: usize) -> Self {
-        Self(Arc::new(RwLock::new(State { revision: 1, tables: HashMap::new(), history, log: None, grown: watch::Sender::default() })))
+        Self(Arc::new(RwLock::new(State {
+            revision: 1,
+            tables: HashMap::new(),
+            history,
+            log: None,
+            grown: watch::Sender::default(),
+        })))
     }
 
     /// A copy that goes its own way, history included. It is not durable.
     pub(crate) fn fork(&self) -> Self {
         let state = self.0.read();
         let tables = state.tables.iter().map(|(name, table)| (name.clone(), table.fork())).collect();
-        Self(Arc::new(RwLock::new(State { revision: state.revision, tables, history: state.history, log: None, grown: watch::Sender::default() })))
+        Self(Arc::new(RwLock::new(State {
+            revision: state.revision,
+            tables,
+            history: state.history,
+            log: None,
+            grown: watch::Sender::default(),
+        })))
     }
 
     /// Make a table, if it is not there.

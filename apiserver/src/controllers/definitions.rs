@@ -63,7 +63,10 @@ impl Definitions {
             return self.clean_up(core, definitions, name, &object, &definition);
         }
         if let Some(taken) = conflict(core, &object) {
-            return write_status(core, definitions, object, |status, now| crd::status::refuse_names(status, &taken, now)).map(drop);
+            return write_status(core, definitions, object, |status, now| {
+                crd::status::refuse_names(status, &taken, now)
+            })
+            .map(drop);
         }
         if crd::status::is_established(&object) {
             register(core, &definition, false);
@@ -114,7 +117,9 @@ impl Definitions {
                 continue;
             }
             let options = DeleteOptions::default();
-            _ = call(core, served, custom.key.namespace(), Part::Whole, |call| call.delete(custom.key.name(), &options));
+            _ = call(core, served, custom.key.namespace(), Part::Whole, |call| {
+                call.delete(custom.key.name(), &options)
+            });
         }
         if !objects(Range { limit: Some(1), ..Range::default() }).is_empty() {
             return Ok(());
@@ -159,7 +164,11 @@ fn conflict(core: &Core, object: &Value) -> Option<String> {
     let others = others.filter(|other| &*other.group == group && names["plural"] != *other.plural);
     others
         .flat_map(|other| {
-            [&other.kind, &other.list_kind, &other.singular, &other.plural].into_iter().chain(&other.short_names).cloned().collect::<Vec<_>>()
+            [&other.kind, &other.list_kind, &other.singular, &other.plural]
+                .into_iter()
+                .chain(&other.short_names)
+                .cloned()
+                .collect::<Vec<_>>()
         })
         .find(|taken| wanted.contains(&&**taken))
         .map(|taken| taken.to_string())

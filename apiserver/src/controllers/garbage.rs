@@ -119,15 +119,15 @@ impl Garbage {
             }
             return Ok(());
         }
-        let owners: Vec<(&Value, Owner)> = references(&decoded)
-            .map(|reference| (reference, owner(core, reference, key.namespace())))
-            .collect();
+        let owners: Vec<(&Value, Owner)> =
+            references(&decoded).map(|reference| (reference, owner(core, reference, key.namespace()))).collect();
         let count = |kind| owners.iter().filter(|(_, owner)| *owner == kind).count();
         if owners.is_empty() || count(Owner::Present) == owners.len() {
             return Ok(());
         }
         if count(Owner::Present) > 0 {
-            let kept = owners.iter().filter(|(_, owner)| *owner == Owner::Present).map(|(reference, _)| (*reference).clone());
+            let kept =
+                owners.iter().filter(|(_, owner)| *owner == Owner::Present).map(|(reference, _)| (*reference).clone());
             return patch(core, place, &decoded, json!({"ownerReferences": kept.collect::<Vec<_>>()}));
         }
         let own_dependents = self.dependents.contains_key(meta_text(&decoded, "uid"));

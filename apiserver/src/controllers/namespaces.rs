@@ -22,9 +22,8 @@ impl Namespaces {
         let Some(object) = seen.object() else { return };
         if seen.table == "namespaces" {
             let name = object.key.name();
-            let terminating = seen.after.is_some_and(|namespace| {
-                is_deleting(&Value::Object(namespace.decode(&Head::bare())))
-            });
+            let terminating =
+                seen.after.is_some_and(|namespace| is_deleting(&Value::Object(namespace.decode(&Head::bare()))));
             if terminating {
                 self.terminating.insert(name.into());
                 self.due.insert(name.into());

@@ -3,7 +3,7 @@
 use super::{
     accept::{self, Answer as AnswerKind, Format, Representation, Shape},
     body::Body,
-    discovery,
+    discovery::{self, Document},
     path::{Location, Target},
     query::{
         ListOptions, Query,
@@ -30,6 +30,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
+
+/// What aggregated discovery is sent as.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// An answer that is not a failure.
 pub(super) struct Reply {
@@ -97,7 +100,9 @@ impl Core {
             Ok(()) => {
                 let reply = match (&target, identity, body) {
                     (Ok(target), Ok(identity), Ok(body)) => {
-                        Request { core: self, parts: &request, query: &query, identity, body }.answer(target, verb).await
+                        Request { core: self, parts: &request, query: &query, identity, body }
+                            .answer(target, verb)
+                            .await
                     }
                     (Err(failure), _, _) => Err(failure.clone()),
                     (_, Err(failure), _) | (_, _, Err(failure)) => Err(failure),
@@ -223,19 +228,16 @@ impl Request<'_> {
             Target::CoreVersions | Target::Groups => {
                 let core = matches!(target, Target::CoreVersions);
                 match asked(AnswerKind::Discovery)?.shape {
-                    Shape::AggregatedDiscovery => {
-                        let document = Bytes::from(discovery::aggregated(served(), core).to_string());
-                        return Ok(self.tagged(document));
-                    }
-                    _ if core => discovery::core_versions(),
-                    _ => discovery::groups(served()),
+                    Shape::AggregatedDiscovery => return Ok(self.tagged(&discovery::aggregated(served(), core))),
+                    _ if core => discovery::api_versions(served(), self.header(&header::HOST).unwrap_or_default()),
+                    _ => discovery::group_list(served()),
                 }
             }
             Target::Group(group) => match discovery::group(served(), group) {
                 Some(document) => document,
                 None => return Ok(Reply::nothing()),
             },
-            Target::Resources { group, version } => match discovery::resources(served(), group, version) {
+            Target::Resources { group, version } => match discovery::resource_list(served(), group, version) {
                 Some(document) => document,
                 None => return Ok(Reply::nothing()),
             },
@@ -248,16 +250,13 @@ impl Request<'_> {
     }
 
     /// Aggregated discovery, which clients keep and ask for again by its tag.
-    fn tagged(&self, document: Bytes) -> Reply {
-        let etag = discovery::etag(&document);
-        let known = self.header(&header::IF_NONE_MATCH).is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == etag));
-        let mut reply = if known {
-            Reply::new(304, discovery::AGGREGATED_TYPE, Body::default())
-        } else {
-            Reply::new(200, discovery::AGGREGATED_TYPE, document)
-        };
-        reply.etag = Some(etag);
-        reply
+    fn tagged(&self, document: &Value) -> Reply {
+        let Document { body, etag } = Document::new(document);
+        let known = self
+            .header(&header::IF_NONE_MATCH)
+            .is_some_and(|tags| tags.split(',').any(|tag| [&*etag, "*"].contains(&tag.trim())));
+        let (code, body) = if known { (304, Body::default()) } else { (200, Bytes::from(body).into()) };
+        Reply { etag: Some(etag), ..Reply::new(code, AGGREGATED, body) }
     }
 
     fn encoded(&self, code: u16, value: &Value, format: Format) -> Result<Reply> {
@@ -290,7 +289,9 @@ impl Request<'_> {
             return if served.strategy().custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
         }
         let part = part(served, location)?;
-        if !served.resource.verbs.contains(&verb) || (part != Part::Whole && !matches!(verb, "get" | "update" | "patch")) {
+        if !served.resource.verbs.contains(&verb)
+            || (part != Part::Whole && !matches!(verb, "get" | "update" | "patch"))
+        {
             return Err(Failure::method_not_allowed());
         }
         let options = self.write_options(verb)?;

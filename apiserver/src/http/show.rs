@@ -3,15 +3,9 @@
 use super::{
     accept::{Answer, Format, Representation, Shape},
     query::Query,
-    table::{self, Include},
+    table::{self, Include, Tables},
 };
-use crate::{
-    catalog::Served,
-    clock::Clock,
-    object::Object,
-    registry::List,
-    status::Result,
-};
+use crate::{catalog::Served, clock::Clock, object::Object, registry::List, status::Result};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
@@ -51,17 +45,15 @@ impl Show {
         }
         let shown = match self.representation.shape {
             Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(value),
-            Shape::Table => {
-                let meta = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-                self.table(served, std::slice::from_ref(value), meta, true)
-            }
+            Shape::Table => self.tables(served, |tables| tables.one(&served.to_stored(value.clone()))),
             Shape::Plain | Shape::AggregatedDiscovery => return value.to_string().into(),
         };
         shown.to_string().into()
     }
 
-    fn table(&self, served: &Served, objects: &[Value], meta: Value, columns: bool) -> Value {
-        table::table(&served.resource, objects, meta, self.include, columns, &self.clock)
+    /// Tables are made of objects as they are stored.
+    fn tables(&self, served: &Served, show: impl FnOnce(Tables<'_>) -> Value) -> Value {
+        show(Tables { resource: &served.resource, clock: &self.clock, include: self.include })
     }
 
     /// A list.
@@ -74,14 +66,13 @@ impl Show {
         if let Some(remaining) = list.remaining {
             meta.insert("remainingItemCount".into(), remaining.into());
         }
-        let decoded = || list.objects.iter().map(|object| served.decode(object));
-        let shown = match self.representation.shape {
+        let decoded: Vec<_> = match self.representation.shape {
             Shape::Plain | Shape::AggregatedDiscovery => return plain_list(served, list, &meta),
-            Shape::Table => self.table(served, &decoded().collect::<Vec<_>>(), meta.into(), true),
-            Shape::PartialMetadata | Shape::PartialMetadataList => json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
-                "items": decoded().map(|object| table::partial(&object)).collect::<Vec<_>>(),
-            }),
+            _ => list.objects.iter().map(|object| served.to_stored(served.decode(object))).collect(),
+        };
+        let shown = match self.representation.shape {
+            Shape::Table => self.tables(served, |tables| tables.list(meta.into(), &decoded)),
+            _ => table::partial_list(meta.into(), &decoded),
         };
         shown.to_string().into()
     }
@@ -108,15 +99,16 @@ impl Show {
     }
 
     fn event_table(&mut self, served: &Served, object: Value) -> Value {
-        let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-        let columns = !std::mem::replace(&mut self.columns_sent, true);
-        self.table(served, &[object], meta, columns)
+        let first = !std::mem::replace(&mut self.columns_sent, true);
+        self.tables(served, |tables| tables.event(&served.to_stored(object), first))
     }
 }
 
 fn plain_list(served: &Served, list: &List, meta: &Map<String, Value>) -> Bytes {
     let resource = &served.resource;
-    let mut out = BytesMut::with_capacity(256 + list.objects.iter().map(|object| object.content().tail().len() + 128).sum::<usize>());
+    let mut out = BytesMut::with_capacity(
+        256 + list.objects.iter().map(|object| object.content().tail().len() + 128).sum::<usize>(),
+    );
     let (kind, api_version) = (Value::from(&*resource.list_kind), Value::from(resource.api_version()));
     let meta = serde_json::to_string(meta).unwrap_or_default();
     out.put_slice(format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{meta},"items":["#).as_bytes());

@@ -103,7 +103,8 @@ impl Call<'_> {
             return Ok(());
         }
         let resource = &self.served.resource;
-        let why = format!("unable to create new content in namespace {} because it is being terminated", self.namespace);
+        let why =
+            format!("unable to create new content in namespace {} because it is being terminated", self.namespace);
         let mut failure = Failure::forbidden(&resource.group, &resource.plural, "", why);
         let cause = Cause {
             reason: "NamespaceTerminating",

@@ -54,7 +54,9 @@ impl DeleteOptions {
         let grace = match body.get("gracePeriodSeconds") {
             None | Some(Value::Null) => None,
             Some(value) => Some(value.as_i64().ok_or_else(|| {
-                Failure::bad_request("json: cannot unmarshal DeleteOptions.gracePeriodSeconds: it is not a whole number")
+                Failure::bad_request(
+                    "json: cannot unmarshal DeleteOptions.gracePeriodSeconds: it is not a whole number",
+                )
             })?),
         };
         let options = Self::build(
@@ -230,7 +232,9 @@ impl Call<'_> {
         };
         let found = meta_text(object, "uid");
         if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != found) {
-            return Err(conflict(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")));
+            return Err(conflict(format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+            )));
         }
         let found = meta_text(object, "resourceVersion");
         if let Some(version) = options.resource_version.as_deref().filter(|version| *version != found) {

@@ -263,7 +263,8 @@ pub(crate) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
-    let meta = object.as_object_mut().expect("just made one").entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    let meta =
+        object.as_object_mut().expect("just made one").entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     if !meta.is_object() {
         *meta = Value::Object(Map::new());
     }
@@ -293,7 +294,10 @@ fn grace_seconds(object: &Value) -> Option<u64> {
 fn may_go(object: &Value) -> bool {
     let spec_finalizers = object.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
     let held_by_spec = meta_kind(object) == "Namespace" && spec_finalizers.is_some_and(|list| !list.is_empty());
-    is_deleting(object) && finalizers(object).next().is_none() && grace_seconds(object).unwrap_or(0) == 0 && !held_by_spec
+    is_deleting(object)
+        && finalizers(object).next().is_none()
+        && grace_seconds(object).unwrap_or(0) == 0
+        && !held_by_spec
 }
 
 fn meta_kind(object: &Value) -> &str {

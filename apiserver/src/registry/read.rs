@@ -78,9 +78,9 @@ impl Filter {
 
 fn field_text(served: &Served, object: Option<&Value>, field: &str) -> String {
     let selectable = served.resource.selectable.iter().find(|selectable| selectable.name == field);
-    let value = selectable.zip(object).and_then(|(selectable, object)| {
-        selectable.path.iter().try_fold(object, |value, name| value.get(name))
-    });
+    let value = selectable
+        .zip(object)
+        .and_then(|(selectable, object)| selectable.path.iter().try_fold(object, |value, name| value.get(name)));
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -119,9 +119,11 @@ impl Call<'_> {
                 more = true;
             }
         }
-        let next = scan.objects.last().filter(|_| more).map(|last| {
-            Position::after(Some(scan.revision), self.relative(&last.key)).encode()
-        });
+        let next = scan
+            .objects
+            .last()
+            .filter(|_| more)
+            .map(|last| Position::after(Some(scan.revision), self.relative(&last.key)).encode());
         let remaining = (next.is_some() && !filter.is_selective()).then_some(scan.remaining);
         Ok(List { revision: scan.revision, objects: scan.objects, next, remaining })
     }

@@ -40,10 +40,12 @@ impl Call<'_> {
                     before != meta_text(&wanted, "resourceVersion")
                 }
             };
-            let replicas = replicas(&wanted).map_err(|error| Failure::invalid("autoscaling", "Scale", name, vec![error]))?;
+            let replicas =
+                replicas(&wanted).map_err(|error| Failure::invalid("autoscaling", "Scale", name, vec![error]))?;
             set(&mut object, &scale.spec_replicas, replicas.into());
             if conditional {
-                super::meta_mut(&mut object).insert("resourceVersion".into(), meta_text(&wanted, "resourceVersion").into());
+                super::meta_mut(&mut object)
+                    .insert("resourceVersion".into(), meta_text(&wanted, "resourceVersion").into());
             }
             let mut whole = Call { part: Part::Scale, warnings: Vec::new(), ..*self };
             match whole.update(name, &Input::Replace(object)) {
@@ -64,7 +66,11 @@ fn replicas(scale: &Value) -> Result<i64, FieldError> {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| FieldError::invalid(field, value, "must be a whole number"))?,
     };
-    if number < 0 { Err(FieldError::invalid(field, &number.into(), "should be a non-negative integer")) } else { Ok(number) }
+    if number < 0 {
+        Err(FieldError::invalid(field, &number.into(), "should be a non-negative integer"))
+    } else {
+        Ok(number)
+    }
 }
 
 fn show(object: &Value, scale: &Scale) -> Value {
@@ -97,15 +103,17 @@ fn selector_text(selector: &Value) -> Option<String> {
     let labels = selector.get("matchLabels").and_then(Value::as_object);
     let plain = labels.is_none() && !selector.contains_key("matchExpressions");
     let labels = if plain { Some(selector) } else { labels };
-    let mut parts: Vec<String> = labels
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)))
-        .collect();
+    let mut parts: Vec<String> =
+        labels.into_iter().flatten().filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?))).collect();
     for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = expression.get("key").and_then(Value::as_str)?;
-        let values: Vec<&str> =
-            expression.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let values: Vec<&str> = expression
+            .get("values")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         parts.push(match expression.get("operator").and_then(Value::as_str)? {
             "In" => format!("{key} in ({})", values.join(",")),
             "NotIn" => format!("{key} notin ({})", values.join(",")),

@@ -121,7 +121,8 @@ impl Call<'_> {
         let seen = if seen.is_empty() { 0 } else { revision(seen)? };
         if seen == 0 {
             if !self.served.strategy().unconditional_update {
-                let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+                let error =
+                    FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
                 return Err(self.invalid(name, vec![error]));
             }
         } else if seen != revision(meta_text(old, "resourceVersion"))? {
@@ -155,7 +156,8 @@ impl Call<'_> {
                 let mut kept = old.clone();
                 copy(new, &mut kept, "status");
                 let rule = self.served.strategy().status.unwrap_or_default();
-                let also = [("labels", rule.labels), ("annotations", rule.annotations), ("finalizers", rule.finalizers)];
+                let also =
+                    [("labels", rule.labels), ("annotations", rule.annotations), ("finalizers", rule.finalizers)];
                 for (field, _) in also.iter().filter(|(_, taken)| *taken) {
                     copy(&new["metadata"], &mut kept["metadata"], field);
                 }
