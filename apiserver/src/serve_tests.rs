@@ -11,11 +11,11 @@ type TestBody = Either<Full<Bytes>, StreamBody<futures::channel::mpsc::Receiver<
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// `/who` tells who asks, `/slow` takes a second, `/watch` sends one line and never ends, `/close` cuts the connection.
+/// `/who` tells who asks, `/slow` takes a second, `/stuck` for ever, `/watch` sends one line and never ends, `/close` cuts the connection.
 #[derive(Clone, Default)]
 struct Example {
-    /// Told when `/slow` has arrived.
-    slow: Arc<Notify>,
+    /// Told when `/slow` or `/stuck` has arrived.
+    arrived: Arc<Notify>,
 }
 
 impl Service<Request<Incoming>> for Example {
@@ -31,11 +31,15 @@ impl Service<Request<Incoming>> for Example {
         let full = |text: String| Response::new(Either::Left(Full::from(text)));
         match request.uri().path() {
             "/slow" => {
-                self.slow.notify_one();
+                self.arrived.notify_one();
                 Box::pin(async move {
                     sleep(Duration::from_secs(1)).await;
                     Ok(full("done".into()))
                 })
+            }
+            "/stuck" => {
+                self.arrived.notify_one();
+                Box::pin(std::future::pending())
             }
             "/watch" => {
                 let (mut events, receiver) = futures::channel::mpsc::channel(1);
@@ -111,13 +115,26 @@ async fn stopping_lets_a_request_end_ends_a_watch_cleanly_and_closes_idle_connec
         (get(&running, "/slow").await, get(&running, "/watch").await, get(&running, "/who").await);
     until(&mut watch, "event\n").await;
     until(&mut idle, "}").await;
-    example.slow.notified().await;
+    example.arrived.notified().await;
     let addr = running.addr();
     running.stop().await;
     assert!(rest(&mut slow).await.ends_with("done"));
     assert!(rest(&mut watch).await.ends_with("0\r\n\r\n"), "the last chunk says that it is over");
     assert_eq!(rest(&mut idle).await, "");
     TcpStream::connect(addr).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn stopping_waits_for_a_request_that_does_not_end_only_so_long() {
+    let example = Example::default();
+    let running = Running::start(LOOPBACK, None, &Authenticator::default(), example.clone()).await.unwrap();
+    let mut stuck = get(&running, "/stuck").await;
+    example.arrived.notified().await;
+    tokio::time::pause();
+    let stopped = tokio::time::Instant::now();
+    running.stop().await;
+    assert!((GRACE..2 * GRACE).contains(&stopped.elapsed()));
+    assert_eq!(rest(&mut stuck).await, "");
 }
 
 #[tokio::test]
