@@ -6,6 +6,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 use steersman_apiserver::{auth::Authenticator, serve::Running};
 
@@ -67,8 +68,14 @@ async fn start(options: &Options, authenticator: &Authenticator) -> Result<Runni
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let options = Options::parse();
+async fn main() -> ExitCode {
+    let Err(error) = run(Options::parse()).await else { return ExitCode::SUCCESS };
+    // Not as a `Result` of main: that would show a backtrace where a sentence is wanted.
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
+}
+
+async fn run(options: Options) -> Result<()> {
     let authenticator = options.authenticator()?;
     // Before anything is served: a signal that comes early must not leave files behind.
     let signal = stop_signal()?;
