@@ -31,12 +31,15 @@ use tower_service::Service;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How long a client may take for its handshake, and for the head of its first request and of each that follows.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may take for its handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may go without the head of its next request. Clients keep idle connections for 90 seconds: the
+/// server waits longer, so that none is closed under a request that is being sent.
+const HEAD_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long requests may take to end once the server stops.
 const GRACE: Duration = Duration::from_secs(5);
-/// What the head of a request may take: as much as Go's servers give.
-const MAX_HEAD: usize = 1 << 20;
+/// How many bytes the head of a request may have. No real one comes near.
+const MAX_HEAD: usize = 256 << 10;
 
 /// From where a request came, among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +107,7 @@ async fn connection<S, B>(
     // Events are small and wanted at once. A socket that cannot do it is about to fail anyway.
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else { return http(stream, peer, None, service, stopping).await };
-    let handshake = timeout(HEAD_TIMEOUT, tokio_rustls::TlsAcceptor::from(tls.config.clone()).accept(stream));
+    let handshake = timeout(HANDSHAKE_TIMEOUT, tokio_rustls::TlsAcceptor::from(tls.config.clone()).accept(stream));
     let accepted = tokio::select! {
         accepted = handshake => accepted,
         _ = stopping.wait_for(|stop| *stop) => return,

@@ -1,16 +1,22 @@
 use super::*;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full, StreamBody};
-use std::{convert::Infallible, future::ready};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::{convert::Infallible, future::ready, sync::Arc};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Notify,
+};
 
 type TestBody = Either<Full<Bytes>, StreamBody<futures::channel::mpsc::Receiver<Result<Frame<Bytes>, Infallible>>>>;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// `/who` tells who asks, `/slow` takes a second, `/watch` sends one line and never ends, `/close` cuts the connection.
-#[derive(Clone)]
-struct Example;
+/// `/who` tells who asks, `/slow` takes a second, `/stuck` for ever, `/watch` sends one line and never ends, `/close` cuts the connection.
+#[derive(Clone, Default)]
+struct Example {
+    /// Told when `/slow` or `/stuck` has arrived.
+    arrived: Arc<Notify>,
+}
 
 impl Service<Request<Incoming>> for Example {
     type Response = Response<TestBody>;
@@ -24,10 +30,17 @@ impl Service<Request<Incoming>> for Example {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let full = |text: String| Response::new(Either::Left(Full::from(text)));
         match request.uri().path() {
-            "/slow" => Box::pin(async move {
-                sleep(Duration::from_secs(1)).await;
-                Ok(full("done".into()))
-            }),
+            "/slow" => {
+                self.arrived.notify_one();
+                Box::pin(async move {
+                    sleep(Duration::from_secs(1)).await;
+                    Ok(full("done".into()))
+                })
+            }
+            "/stuck" => {
+                self.arrived.notify_one();
+                Box::pin(std::future::pending())
+            }
             "/watch" => {
                 let (mut events, receiver) = futures::channel::mpsc::channel(1);
                 events.try_send(Ok(Frame::data(Bytes::from_static(b"event\n")))).unwrap();
@@ -49,7 +62,7 @@ impl Service<Request<Incoming>> for Example {
 }
 
 async fn plain() -> Running {
-    Running::start(LOOPBACK, None, &Authenticator::default(), Example).await.unwrap()
+    Running::start(LOOPBACK, None, &Authenticator::default(), Example::default()).await.unwrap()
 }
 
 async fn send(running: &Running, request: &str) -> TcpStream {
@@ -96,18 +109,32 @@ async fn a_closed_response_is_a_connection_without_a_byte() {
 
 #[tokio::test]
 async fn stopping_lets_a_request_end_ends_a_watch_cleanly_and_closes_idle_connections() {
-    let running = plain().await;
+    let example = Example::default();
+    let running = Running::start(LOOPBACK, None, &Authenticator::default(), example.clone()).await.unwrap();
     let (mut slow, mut watch, mut idle) =
         (get(&running, "/slow").await, get(&running, "/watch").await, get(&running, "/who").await);
     until(&mut watch, "event\n").await;
     until(&mut idle, "}").await;
-    // The slow request has to have arrived: it was sent before the others were answered.
+    example.arrived.notified().await;
     let addr = running.addr();
     running.stop().await;
     assert!(rest(&mut slow).await.ends_with("done"));
     assert!(rest(&mut watch).await.ends_with("0\r\n\r\n"), "the last chunk says that it is over");
     assert_eq!(rest(&mut idle).await, "");
     TcpStream::connect(addr).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn stopping_waits_for_a_request_that_does_not_end_only_so_long() {
+    let example = Example::default();
+    let running = Running::start(LOOPBACK, None, &Authenticator::default(), example.clone()).await.unwrap();
+    let mut stuck = get(&running, "/stuck").await;
+    example.arrived.notified().await;
+    tokio::time::pause();
+    let stopped = tokio::time::Instant::now();
+    running.stop().await;
+    assert!((GRACE..2 * GRACE).contains(&stopped.elapsed()));
+    assert_eq!(rest(&mut stuck).await, "");
 }
 
 #[tokio::test]
@@ -122,47 +149,53 @@ async fn dropping_the_handle_stops_the_server() {
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused() {
     let running = plain().await;
-    let mut stream = TcpStream::connect(running.addr()).await.unwrap();
-    let (mut read, mut write) = stream.split();
-    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(2 * MAX_HEAD));
-    let mut answer = [0; 12];
-    let (_, answered) = tokio::join!(write.write_all(head.as_bytes()), read.read_exact(&mut answer));
-    answered.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 431");
+    for (length, status) in [(MAX_HEAD - 100, b"HTTP/1.1 200"), (MAX_HEAD, b"HTTP/1.1 431")] {
+        let mut stream = TcpStream::connect(running.addr()).await.unwrap();
+        let (mut read, mut write) = stream.split();
+        let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(length));
+        let mut answer = [0; 12];
+        let (_, answered) = tokio::join!(write.write_all(head.as_bytes()), read.read_exact(&mut answer));
+        answered.unwrap();
+        assert_eq!(&answer, status);
+    }
 }
 
 #[tokio::test]
 async fn without_tokens_only_loopback_is_listened_on() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let refused = Running::start(everywhere, None, &Authenticator::default(), Example).await.unwrap_err();
+    let refused = Running::start(everywhere, None, &Authenticator::default(), Example::default()).await.unwrap_err();
     assert!(refused.to_string().contains("--token-auth-file") && matches!(refused, StartError::Open(_)), "{refused}");
     let tokens = Authenticator::from_token_file("t,alice,u").unwrap();
-    let running = Running::start(everywhere, None, &tokens, Example).await.unwrap();
+    let running = Running::start(everywhere, None, &tokens, Example::default()).await.unwrap();
     assert!(running.url().starts_with("http://127.0.0.1:"), "{}", running.url());
 }
 
 #[tokio::test]
 async fn an_address_that_is_taken_is_told() {
     let running = plain().await;
-    let taken = Running::start(running.addr(), None, &Authenticator::default(), Example).await.unwrap_err();
+    let taken = Running::start(running.addr(), None, &Authenticator::default(), Example::default()).await.unwrap_err();
     assert!(taken.to_string().starts_with(&format!("cannot listen on {}: ", running.addr())), "{taken}");
+}
+
+async fn who(kubeconfig: Kubeconfig) -> kube::Result<serde_json::Value> {
+    let read = kube::config::Kubeconfig::from_yaml(&kubeconfig.to_yaml()).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(read, &options).await.unwrap();
+    kube::Client::try_from(config)?.request(Request::get("/who").body(Vec::new()).unwrap()).await
 }
 
 #[tokio::test]
 async fn kube_connects_over_tls_as_whoever_the_kubeconfig_says() {
     let authority = Authority::generate().unwrap();
-    let running = Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example).await.unwrap();
+    let running =
+        Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example::default()).await.unwrap();
     let alice = Credentials::Certificate(authority.client_certificate("alice", &["dev"]).unwrap());
     for (kubeconfig, user) in [
         (running.kubeconfig(), "system:admin"),
         (running.kubeconfig_for(alice), "alice"),
         (running.kubeconfig_for(Credentials::None), ""),
     ] {
-        let read = kube::config::Kubeconfig::from_yaml(&kubeconfig.to_yaml()).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(read, &Default::default()).await.unwrap();
-        let client = kube::Client::try_from(config).unwrap();
-        let who: serde_json::Value = client.request(Request::get("/who").body(Vec::new()).unwrap()).await.unwrap();
-        assert_eq!(who["user"], user);
+        assert_eq!(who(kubeconfig).await.unwrap()["user"], user);
     }
     running.stop().await;
 }
@@ -170,12 +203,10 @@ async fn kube_connects_over_tls_as_whoever_the_kubeconfig_says() {
 #[tokio::test]
 async fn a_certificate_of_another_authority_is_refused() {
     let (authority, other) = (Authority::generate().unwrap(), Authority::generate().unwrap());
-    let running = Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example).await.unwrap();
+    let running =
+        Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example::default()).await.unwrap();
     let stranger = Credentials::Certificate(other.client_certificate("system:admin", &["system:masters"]).unwrap());
-    let read = kube::config::Kubeconfig::from_yaml(&running.kubeconfig_for(stranger).to_yaml()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(read, &Default::default()).await.unwrap();
-    let client = kube::Client::try_from(config).unwrap();
-    client.request::<serde_json::Value>(Request::get("/who").body(Vec::new()).unwrap()).await.unwrap_err();
+    who(running.kubeconfig_for(stranger)).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +215,7 @@ async fn streams_end_when_the_server_stops_and_what_has_a_length_is_sent_whole()
     let (_events, receiver) = futures::channel::mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
     let mut stream = UntilStop::new(StreamBody::new(receiver), stopping.clone());
     let full = UntilStop::new(Full::<Bytes>::from("whole"), stopping);
-    timeout(Duration::from_secs(60), stream.frame()).await.expect_err("it goes on while the server does");
+    timeout(Duration::from_mins(1), stream.frame()).await.expect_err("it goes on while the server does");
     stop.send_replace(true);
     assert!(stream.frame().await.is_none());
     assert_eq!(full.collect().await.unwrap().to_bytes(), "whole");

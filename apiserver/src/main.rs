@@ -1,0 +1,175 @@
+//! `steersman-apiserver`: serves the Kubernetes API on loopback, for kubectl and for programs in any language.
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use steersman_apiserver::{auth::Authenticator, serve::Running};
+
+/// A Kubernetes API server in one process: no etcd, nothing to install.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Options {
+    /// Where to listen; port 0 takes a free one. Anything but loopback needs --token-auth-file.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+
+    /// Serve TLS, by a certificate authority made for this run. kubectl sends tokens only over TLS.
+    #[arg(long)]
+    tls: bool,
+
+    /// Who may call, as lines of `token,user,uid,"group1,group2"`. Without it every caller is admin.
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+
+    /// Where to write the kubeconfig. Without it: `kubeconfig` in the data directory, or else a file in the system's
+    /// directory for temporary ones, which is removed at the end.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Keep objects here, so that they are there again at the next start. Without it they live as long as the process.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Custom resource definitions to begin with, as YAML or JSON.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    crd: Vec<PathBuf>,
+
+    /// Answer a write only when it is on the disk itself, so that it survives a power failure too.
+    #[arg(long, requires = "data_dir")]
+    fsync: bool,
+}
+
+impl Options {
+    /// Where the kubeconfig goes, and whether it is removed at the end: a temporary one is of no use to anybody then.
+    fn kubeconfig(&self) -> (PathBuf, bool) {
+        match (&self.kubeconfig, &self.data_dir) {
+            (Some(path), _) => (path.clone(), false),
+            (None, Some(data)) => (data.join("kubeconfig"), false),
+            (None, None) => (std::env::temp_dir().join(format!("steersman-{}.kubeconfig", std::process::id())), true),
+        }
+    }
+
+    fn authenticator(&self) -> Result<Authenticator> {
+        let Some(path) = &self.token_auth_file else { return Ok(Authenticator::default()) };
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Authenticator::from_token_file(&text).with_context(|| format!("cannot use {}", path.display()))
+    }
+}
+
+/// The one place that knows the core: makes the handler by `options` and opens the door to it.
+#[expect(clippy::unused_async, reason = "opening the door awaits")]
+async fn start(options: &Options, authenticator: &Authenticator) -> Result<Running> {
+    bail!("not wired yet: {options:?} {authenticator:?}")
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Err(error) = run(Options::parse()).await else { return ExitCode::SUCCESS };
+    // Not as a `Result` of main: that would show a backtrace where a sentence is wanted.
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
+}
+
+async fn run(options: Options) -> Result<()> {
+    let authenticator = options.authenticator()?;
+    // Before anything is served: a signal that comes early must not leave files behind.
+    let signal = stop_signal()?;
+    let running = start(&options, &authenticator).await?;
+    let (path, temporary) = options.kubeconfig();
+    running.kubeconfig().write(&path)?;
+    println!("{}\nready {}", usage(&path, &options), running.url());
+    signal.await;
+    running.stop().await;
+    if temporary {
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// For people; the line for programs, `ready URL`, comes after it.
+fn usage(kubeconfig: &Path, options: &Options) -> String {
+    let callers = match (&options.token_auth_file, options.tls) {
+        (None, _) => "every caller is admin",
+        (Some(_), true) => "the kubeconfig is the admin's; others bring their token",
+        (Some(_), false) => "callers bring their token; kubectl does so only over TLS: start with --tls to use it",
+    };
+    format!(
+        "Use it (from another shell)\n  export KUBECONFIG='{}'\n  kubectl get ns\n{callers}; stop with Ctrl-C",
+        kubeconfig.display()
+    )
+}
+
+/// Listens from when it is called, and resolves at the first SIGINT or SIGTERM.
+#[cfg(unix)]
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Resolves at the first Ctrl-C.
+#[cfg(not(unix))]
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    Ok(async move {
+        interrupt.recv().await;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(flags: &str) -> Result<Options, clap::Error> {
+        Options::try_parse_from(["steersman-apiserver"].into_iter().chain(flags.split_whitespace()))
+    }
+
+    #[test]
+    fn without_flags_it_listens_on_a_free_loopback_port_and_everybody_is_admin() {
+        let options = parse("").unwrap();
+        assert!(options.listen.ip().is_loopback() && options.listen.port() == 0 && !options.tls);
+        assert!(!options.authenticator().unwrap().is_configured());
+    }
+
+    #[test]
+    fn several_definitions_may_follow_one_flag() {
+        let options = parse("--crd a.yaml b.yaml --tls").unwrap();
+        assert_eq!((options.crd.len(), options.tls), (2, true));
+    }
+
+    #[test]
+    fn syncing_needs_somewhere_to_sync_to() {
+        assert!(parse("--fsync").unwrap_err().to_string().contains("--data-dir"));
+        assert!(parse("--fsync --data-dir d").unwrap().fsync);
+    }
+
+    #[test]
+    fn the_kubeconfig_goes_where_it_is_told_then_to_the_data_and_else_is_temporary() {
+        let place = |flags| parse(flags).unwrap().kubeconfig();
+        assert_eq!(place("--kubeconfig k --data-dir d"), ("k".into(), false));
+        assert_eq!(place("--data-dir d"), (Path::new("d").join("kubeconfig"), false));
+        assert!(place("").1);
+    }
+
+    #[test]
+    fn a_token_file_that_is_not_there_is_named() {
+        let error = parse("--token-auth-file no-such-file").unwrap().authenticator().unwrap_err();
+        assert!(format!("{error:#}").contains("no-such-file"));
+    }
+
+    #[test]
+    fn usage_says_what_to_type() {
+        let text = usage(Path::new("k"), &parse("").unwrap());
+        assert!(text.contains("export KUBECONFIG='k'") && text.contains("kubectl get ns"), "{text}");
+    }
+}
