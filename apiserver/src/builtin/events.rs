@@ -8,7 +8,7 @@ use crate::status::FieldError;
 use serde_json::{Value, json};
 
 /// The group of the newer view.
-pub(crate) const GROUP: &str = "events.k8s.io";
+pub(super) const GROUP: &str = "events.k8s.io";
 
 /// Fields that the views name differently: as stored, and as `events.k8s.io/v1` shows them.
 const RENAMED: &[(&str, &str)] = &[
@@ -22,13 +22,13 @@ const RENAMED: &[(&str, &str)] = &[
 ];
 
 /// A stored event as `events.k8s.io/v1` shows it.
-pub(crate) fn to_view(mut stored: Value) -> Value {
+pub(super) fn to_view(mut stored: Value) -> Value {
     rename(&mut stored, "events.k8s.io/v1", RENAMED.iter().copied());
     stored
 }
 
 /// An event of `events.k8s.io/v1` as it is stored.
-pub(crate) fn from_view(mut view: Value) -> Value {
+pub(super) fn from_view(mut view: Value) -> Value {
     rename(&mut view, "v1", RENAMED.iter().map(|(stored, shown)| (*shown, *stored)));
     // The core view always shows these.
     if let Some(event) = view.as_object_mut() {

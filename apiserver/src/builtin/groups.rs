@@ -71,14 +71,8 @@ pub(super) static NAMED: &[Row] = &[
         validate: events::validate_new,
         ..namespaced(events::GROUP, "events", "io.k8s.api.events.v1.Event")
     },
-    Row {
-        short_names: &["hpa"],
-        categories: &["all"],
-        columns: columns::AUTOSCALER,
-        prepare: prepare::autoscaler,
-        validate: validate::autoscaler,
-        ..workload("autoscaling", "horizontalpodautoscalers", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler")
-    },
+    autoscaler("io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler"),
+    autoscaler("io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler"),
     Row {
         short_names: &["cj"],
         categories: &["all"],
@@ -247,4 +241,15 @@ const fn policy(plural: &'static str, definition: &'static str) -> Row {
 
 const fn webhooks(plural: &'static str, definition: &'static str) -> Row {
     Row { columns: columns::WEBHOOKS, prepare: prepare::webhooks, ..policy(plural, definition) }
+}
+
+const fn autoscaler(definition: &'static str) -> Row {
+    Row {
+        short_names: &["hpa"],
+        categories: &["all"],
+        columns: columns::AUTOSCALER,
+        prepare: prepare::autoscaler,
+        validate: validate::autoscaler,
+        ..workload("autoscaling", "horizontalpodautoscalers", definition)
+    }
 }

@@ -6,7 +6,7 @@
 //! - `prepare`: what the server fills in.
 //! - `validate`, `rbac`: what it refuses.
 //! - `pods`, `workloads`: both, for pods and what makes them.
-//! - `events`: the two views of an event.
+//! - `events`, `scalers`: kinds of which one stored object has two views.
 //!
 //! Kinds that are only ever created (token and access reviews) store nothing; their place is beside this table, not in
 //! it.
@@ -15,18 +15,20 @@ pub(crate) mod age;
 mod cells;
 mod columns;
 pub(crate) mod decode;
-pub(crate) mod events;
+mod events;
 mod groups;
 mod pod_cells;
 mod pods;
 mod prepare;
 mod rbac;
+mod scalers;
 mod table;
 mod validate;
 mod workloads;
 
 use crate::resource::{Column, Resource, Scale, Selectable, Strategy};
 use crate::schema::Schema;
+use serde_json::Value;
 use std::sync::Arc;
 use table::{Flag, Row};
 
@@ -35,11 +37,30 @@ pub(crate) fn resources() -> Vec<Resource> {
     table::CORE.iter().chain(groups::NAMED).map(resource).collect()
 }
 
-/// Where the objects of a resource are stored: events have two views, and one place.
+/// Where the objects of a resource are stored: events have two views, and one place. The views of other kinds differ
+/// only in version.
 pub(crate) fn storage_of<'a>(group: &'a str, plural: &'a str) -> (&'a str, &'a str) {
     match (group, plural) {
         (events::GROUP, "events") => ("", plural),
         own => own,
+    }
+}
+
+/// A stored object as its resource shows it.
+pub(crate) fn to_view(resource: &Resource, stored: Value) -> Value {
+    match (&*resource.group, &*resource.version) {
+        (events::GROUP, _) => events::to_view(stored),
+        ("autoscaling", "v1") => scalers::to_view(stored),
+        _ => stored,
+    }
+}
+
+/// An object that its resource shows, as it is stored.
+pub(crate) fn from_view(resource: &Resource, shown: Value) -> Value {
+    match (&*resource.group, &*resource.version) {
+        (events::GROUP, _) => events::from_view(shown),
+        ("autoscaling", "v1") => scalers::from_view(shown),
+        _ => shown,
     }
 }
 
@@ -185,6 +206,21 @@ mod tests {
         assert_eq!(path(events::GROUP, "involvedObject.name"), None);
         assert_eq!(storage_of(events::GROUP, "events"), ("", "events"));
         assert_eq!(storage_of("apps", "deployments"), ("apps", "deployments"));
+    }
+
+    #[test]
+    fn only_views_differ_from_what_is_stored() {
+        let there_and_back = |resource: &Resource, object: &Value| {
+            let shown = to_view(resource, object.clone());
+            assert_eq!(from_view(resource, shown.clone()), *object, "{}", resource.api_version());
+            shown
+        };
+        for resource in resources() {
+            let version = if &*resource.group == events::GROUP { "v1".into() } else { resource.api_version() };
+            let version = version.replace("autoscaling/v1", "autoscaling/v2");
+            let object = serde_json::json!({"apiVersion": version, "reportingComponent": "", "reportingInstance": ""});
+            assert_eq!(there_and_back(&resource, &object)["apiVersion"], resource.api_version());
+        }
     }
 
     #[test]

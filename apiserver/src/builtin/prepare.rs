@@ -57,20 +57,16 @@ pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
         put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);
     }
     // Afterwards only `/finalize` changes them.
-    match old {
-        Some(old) => match old.pointer("/spec/finalizers") {
-            Some(finalizers) => put(object, "spec.finalizers", finalizers.clone()),
-            None => put(object, "spec", json!({})),
-        },
-        None => {
-            fill(object, "status.phase", "Active");
-            fill(object, "spec.finalizers", json!([]));
-            if let Some(all) = object.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut)
-                && !all.contains(&json!("kubernetes"))
-            {
-                all.push("kubernetes".into());
-            }
-        }
+    if let Some(old) = old {
+        put(object, "spec", old["spec"].clone());
+        return;
+    }
+    fill(object, "status.phase", "Active");
+    fill(object, "spec.finalizers", json!([]));
+    if let Some(all) = object.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut)
+        && !all.contains(&json!("kubernetes"))
+    {
+        all.push("kubernetes".into());
     }
 }
 

@@ -1,0 +1,399 @@
+//! What the server says that it serves: the legacy documents, one per path, and the aggregated ones that hold all.
+//!
+//! Built-in groups come in the order they are given, those of custom resources after them by name; versions come newest
+//! first, resources by name.
+
+use crate::resource::Resource;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::hash::{DefaultHasher, Hasher as _};
+
+/// A JSON document with the tag that says whether a client already has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Document {
+    /// As it goes over the wire.
+    pub(crate) body: Vec<u8>,
+    /// With its quotes.
+    pub(crate) etag: String,
+}
+
+impl Document {
+    /// The document that a value is.
+    pub(crate) fn new(value: &Value) -> Self {
+        let body = serde_json::to_vec(value).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&body);
+        Self { etag: format!("\"{:016X}\"", hasher.finish()), body }
+    }
+
+    /// Whether an `If-None-Match` names this document, so that 304 says all.
+    pub(crate) fn is_known_by(&self, if_none_match: &str) -> bool {
+        if_none_match.split(',').any(|tag| tag.trim() == self.etag || tag.trim() == "*")
+    }
+}
+
+/// `/api`: the versions of the core group.
+pub(crate) fn api_versions<'a>(served: impl IntoIterator<Item = &'a Resource>, address: &str) -> Value {
+    let versions: Vec<_> =
+        groups(served).into_iter().filter(|it| it.name.is_empty()).flat_map(|it| it.versions).collect();
+    json!({
+        "kind": "APIVersions",
+        "versions": versions.iter().map(|version| version.name).collect::<Vec<_>>(),
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    })
+}
+
+/// `/apis`: the groups that have a name.
+pub(crate) fn group_list<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Value {
+    let groups = groups(served).into_iter().filter(|it| !it.name.is_empty());
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups.map(|it| it.legacy()).collect::<Vec<_>>()})
+}
+
+/// `/apis/G`: one group, if it is served.
+pub(crate) fn group<'a>(served: impl IntoIterator<Item = &'a Resource>, name: &str) -> Option<Value> {
+    let mut group = groups(served).into_iter().find(|it| !name.is_empty() && it.name == name)?.legacy();
+    group["kind"] = "APIGroup".into();
+    group["apiVersion"] = "v1".into();
+    Some(group)
+}
+
+/// `/api/v1` and `/apis/G/V`: the resources of one version, if it is served.
+pub(crate) fn resource_list<'a>(
+    served: impl IntoIterator<Item = &'a Resource>,
+    group: &str,
+    version: &str,
+) -> Option<Value> {
+    let group = groups(served).into_iter().find(|it| it.name == group)?;
+    let version = group.versions.iter().find(|it| it.name == version)?;
+    let resources: Vec<_> = version.resources.iter().flat_map(|resource| legacy_entries(resource)).collect();
+    let mut list = json!({
+        "kind": "APIResourceList", "groupVersion": group.version(version.name), "resources": resources,
+    });
+    // The oldest document is the only one of its kind without a version.
+    if !group.name.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    Some(list)
+}
+
+/// All of `/api` (`core`) or of `/apis`, as `apidiscovery.k8s.io/v2`.
+pub(crate) fn aggregated<'a>(served: impl IntoIterator<Item = &'a Resource>, core: bool) -> Value {
+    let groups = groups(served).into_iter().filter(|it| it.name.is_empty() == core);
+    json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": groups.map(|it| it.aggregated()).collect::<Vec<_>>(),
+    })
+}
+
+/// `/version`: that of the Kubernetes whose API this is.
+pub(crate) fn version() -> Value {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    json!({
+        "major": "1",
+        "minor": "37",
+        "gitVersion": "v1.37.1",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{architecture}", std::env::consts::OS),
+    })
+}
+
+struct Group<'a> {
+    name: &'a str,
+    versions: Vec<Version<'a>>,
+}
+
+struct Version<'a> {
+    name: &'a str,
+    /// By name.
+    resources: Vec<&'a Resource>,
+}
+
+fn groups<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Vec<Group<'a>> {
+    let mut groups: Vec<(Option<&str>, Group)> = Vec::new();
+    for resource in served {
+        let name = &*resource.group;
+        let place = groups.iter().position(|(_, group)| group.name == name).unwrap_or_else(|| {
+            // Sorting keeps the order of those without a key, and has them first.
+            groups.push((resource.strategy.custom.then_some(name), Group { name, versions: Vec::new() }));
+            groups.len() - 1
+        });
+        let versions = &mut groups[place].1.versions;
+        match versions.iter_mut().find(|version| version.name == &*resource.version) {
+            Some(version) => version.resources.push(resource),
+            None => versions.push(Version { name: &resource.version, resources: vec![resource] }),
+        }
+    }
+    groups.sort_by_key(|(custom, _)| *custom);
+    for (_, group) in &mut groups {
+        group.versions.sort_by_key(|version| Reverse(priority(version.name)));
+        for version in &mut group.versions {
+            version.resources.sort_by_key(|resource| &*resource.plural);
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// How a version ranks, the way Kubernetes orders them: `v2`, `v1`, `v1beta2`, `v1alpha1`, then all others by name.
+pub(crate) fn priority(version: &str) -> (u8, u32, u32, Reverse<&str>) {
+    let parsed = || {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_digit()).len();
+        let (major, rest) = rest.split_at(digits);
+        let major = major.parse().ok()?;
+        let minor = |text: &str| text.bytes().all(|it| it.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
+        match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
+            (Some(minor_text), _) => Some((2, major, minor(minor_text)?)),
+            (_, Some(minor_text)) => Some((1, major, minor(minor_text)?)),
+            _ => rest.is_empty().then_some((3, major, 0)),
+        }
+    };
+    let (stability, major, minor) = parsed().unwrap_or_default();
+    (stability, major, minor, Reverse(version))
+}
+
+impl Group<'_> {
+    fn version(&self, version: &str) -> String {
+        if self.name.is_empty() { version.into() } else { format!("{}/{version}", self.name) }
+    }
+
+    fn legacy(&self) -> Value {
+        let versions: Vec<_> = self
+            .versions
+            .iter()
+            .map(|version| json!({"groupVersion": self.version(version.name), "version": version.name}))
+            .collect();
+        json!({"name": self.name, "preferredVersion": versions.first(), "versions": versions})
+    }
+
+    fn aggregated(&self) -> Value {
+        let versions: Vec<_> = self
+            .versions
+            .iter()
+            .map(|version| {
+                let resources: Vec<_> = version.resources.iter().map(|it| aggregated_entry(it)).collect();
+                json!({"version": version.name, "resources": resources, "freshness": "Current"})
+            })
+            .collect();
+        let metadata = if self.name.is_empty() { json!({}) } else { json!({"name": self.name}) };
+        json!({"metadata": metadata, "versions": versions})
+    }
+}
+
+/// What is served below an object.
+struct Subresource<'a> {
+    name: &'static str,
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+    verbs: &'static [&'static str],
+}
+
+const READ_AND_WRITE: &[&str] = &["get", "patch", "update"];
+
+/// By name.
+fn subresources(resource: &Resource) -> Vec<Subresource<'_>> {
+    let own = |name, verbs| Subresource {
+        name,
+        group: &resource.group,
+        version: &resource.version,
+        kind: &resource.kind,
+        verbs,
+    };
+    let finalize =
+        (resource.group.is_empty() && &*resource.plural == "namespaces").then(|| own("finalize", &["update"]));
+    let scale = resource.strategy.scale.is_some().then_some(Subresource {
+        name: "scale",
+        group: "autoscaling",
+        version: "v1",
+        kind: "Scale",
+        verbs: READ_AND_WRITE,
+    });
+    let status = resource.strategy.status.is_some().then(|| own("status", READ_AND_WRITE));
+    [finalize, scale, status].into_iter().flatten().collect()
+}
+
+fn legacy_entries(resource: &Resource) -> Vec<Value> {
+    let mut entry = json!({
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": resource.verbs,
+    });
+    name_further(&mut entry, resource);
+    let subresources = subresources(resource).into_iter().map(|it| {
+        let mut entry = json!({
+            "name": format!("{}/{}", resource.plural, it.name),
+            "singularName": "",
+            "namespaced": resource.namespaced,
+            "kind": it.kind,
+            "verbs": it.verbs,
+        });
+        if (it.group, it.version) != (&*resource.group, &*resource.version) {
+            entry["group"] = it.group.into();
+            entry["version"] = it.version.into();
+        }
+        entry
+    });
+    std::iter::once(entry).chain(subresources).collect()
+}
+
+fn aggregated_entry(resource: &Resource) -> Value {
+    let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let mut entry = json!({
+        "resource": resource.plural,
+        "responseKind": response(&resource.group, &resource.version, &resource.kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": resource.verbs,
+    });
+    name_further(&mut entry, resource);
+    let subresources = subresources(resource).into_iter().map(|it| {
+        json!({"subresource": it.name, "responseKind": response(it.group, it.version, it.kind), "verbs": it.verbs})
+    });
+    put_some(&mut entry, "subresources", subresources.collect());
+    entry
+}
+
+fn name_further(entry: &mut Value, resource: &Resource) {
+    put_some(entry, "shortNames", resource.short_names.iter().map(|it| json!(it)).collect());
+    put_some(entry, "categories", resource.categories.iter().map(|it| json!(it)).collect());
+}
+
+/// Empty lists are left out.
+fn put_some(entry: &mut Value, key: &str, list: Vec<Value>) {
+    if !list.is_empty() {
+        entry[key] = list.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin::resources;
+    use std::sync::Arc;
+
+    /// A deployment by other names: as a custom resource would be served.
+    fn custom(group: &str, version: &str) -> Resource {
+        let mut resource = resources().into_iter().find(|it| &*it.plural == "deployments").unwrap();
+        resource.group = Arc::from(group);
+        resource.version = Arc::from(version);
+        resource.strategy.custom = true;
+        resource
+    }
+
+    #[test]
+    fn versions_rank_by_stability_then_newest_first() {
+        let mut versions = ["foo1", "v1alpha1", "v1", "v10", "v2", "v1beta2", "v11beta1", "v1beta1", "bar", "v2alpha"];
+        versions.sort_by_key(|version| Reverse(priority(version)));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1beta1", "v1alpha1", "bar", "foo1", "v2alpha"]
+        );
+    }
+
+    #[test]
+    fn groups_of_custom_resources_come_after_the_built_in_ones_by_name() {
+        let mut served = vec![custom("z.example.com", "v1"), custom("a.example.com", "v1beta1")];
+        served.extend(resources());
+        served.push(custom("a.example.com", "v1"));
+        let list = group_list(&served);
+        let names: Vec<_> = list["groups"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+        assert_eq!((names[0], names[1]), ("apps", "events.k8s.io"));
+        assert_eq!(names[names.len() - 2..], ["a.example.com", "z.example.com"]);
+        let group = group(&served, "a.example.com").unwrap();
+        assert_eq!(group["preferredVersion"], json!({"groupVersion": "a.example.com/v1", "version": "v1"}));
+        assert_eq!(group["versions"][1]["version"], "v1beta1");
+        assert_eq!((&group["kind"], &group["apiVersion"]), (&json!("APIGroup"), &json!("v1")));
+    }
+
+    #[test]
+    fn what_is_not_served_has_no_document() {
+        let served = resources();
+        assert_eq!(group(&served, "none.example.com"), None);
+        assert_eq!(group(&served, ""), None);
+        assert_eq!(resource_list(&served, "apps", "v1beta1"), None);
+    }
+
+    #[test]
+    fn subresources_are_entries_with_kinds_and_verbs_of_their_own() {
+        let served = resources();
+        let list = resource_list(&served, "apps", "v1").unwrap();
+        assert_eq!((&list["groupVersion"], &list["apiVersion"]), (&json!("apps/v1"), &json!("v1")));
+        let find = |list: &Value, name: &str| {
+            list["resources"].as_array().unwrap().iter().find(|it| it["name"] == name).cloned().unwrap()
+        };
+        assert_eq!(
+            find(&list, "deployments/scale"),
+            json!({
+                "name": "deployments/scale", "singularName": "", "namespaced": true,
+                "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get", "patch", "update"],
+            })
+        );
+        assert_eq!(find(&list, "deployments")["shortNames"], json!(["deploy"]));
+        let core = resource_list(&served, "", "v1").unwrap();
+        assert_eq!(core["groupVersion"], "v1");
+        assert_eq!(find(&core, "namespaces/finalize")["verbs"], json!(["update"]));
+        assert_eq!(find(&core, "namespaces/status")["kind"], "Namespace");
+        assert!(!find(&core, "namespaces")["verbs"].as_array().unwrap().contains(&json!("deletecollection")));
+    }
+
+    #[test]
+    fn the_aggregated_documents_hold_all_resources() {
+        let served = resources();
+        let core = aggregated(&served, true);
+        assert_eq!(api_versions(&served, "")["versions"], json!(["v1"]));
+        assert_eq!(core["items"].as_array().unwrap().len(), 1);
+        let named = aggregated(&served, false);
+        let apps = &named["items"][0];
+        assert_eq!(apps["metadata"]["name"], "apps");
+        let resources = apps["versions"][0]["resources"].as_array().unwrap();
+        let sets = resources.iter().find(|it| it["resource"] == "statefulsets").unwrap();
+        assert_eq!(
+            *sets,
+            json!({
+                "resource": "statefulsets", "singularResource": "statefulset", "scope": "Namespaced",
+                "responseKind": {"group": "apps", "version": "v1", "kind": "StatefulSet"},
+                "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+                "shortNames": ["sts"], "categories": ["all"],
+                "subresources": [
+                    {"subresource": "scale", "verbs": ["get", "patch", "update"],
+                     "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"}},
+                    {"subresource": "status", "verbs": ["get", "patch", "update"],
+                     "responseKind": {"group": "apps", "version": "v1", "kind": "StatefulSet"}},
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn a_tag_changes_with_what_is_served_and_only_then() {
+        let document = |served: &[Resource]| Document::new(&aggregated(served, false));
+        let mut served = resources();
+        let before = document(&served);
+        assert_eq!(before, document(&resources()));
+        assert!(before.is_known_by(&format!("\"other\", {}", before.etag)) && !before.is_known_by("\"other\""));
+        served.push(custom("a.example.com", "v1"));
+        assert!(!document(&served).is_known_by(&before.etag));
+    }
+
+    #[test]
+    fn clients_read_the_documents() {
+        use k8s_openapi::apimachinery::pkg::{apis::meta::v1, version::Info};
+        let served = resources();
+        serde_json::from_value::<v1::APIGroupList>(group_list(&served)).unwrap();
+        serde_json::from_value::<v1::APIVersions>(api_versions(&served, "127.0.0.1:1")).unwrap();
+        serde_json::from_value::<v1::APIResourceList>(resource_list(&served, "", "v1").unwrap()).unwrap();
+        assert_eq!(serde_json::from_value::<Info>(version()).unwrap().git_version, "v1.37.1");
+    }
+}

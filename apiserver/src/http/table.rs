@@ -1,0 +1,308 @@
+//! Objects as `kubectl get` wants them: a `Table` of cells, or only their metadata.
+
+use crate::builtin::{self, age};
+use crate::clock::Clock;
+use crate::resource::{Cell, Column, Resource};
+use crate::status::{Failure, Result};
+use serde_json::{Value, json};
+
+/// What a row carries of its object beside the cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Include {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl Include {
+    /// Reads the query's `includeObject`.
+    pub(crate) fn parse(value: &str) -> Result<Self> {
+        match value {
+            "None" => Ok(Self::None),
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            other => Err(Failure::bad_request(format!("unrecognized includeObject value \"{other}\""))),
+        }
+    }
+}
+
+/// Shows the objects of one resource as tables.
+pub(crate) struct Tables<'a, F> {
+    /// Whose objects they are.
+    pub(crate) resource: &'a Resource,
+    /// For ages.
+    pub(crate) clock: &'a Clock,
+    /// Finds the values that a JSON path leads to.
+    pub(crate) find: F,
+    /// What rows carry.
+    pub(crate) include: Include,
+}
+
+impl<F: Fn(&str, &Value) -> Vec<Value>> Tables<'_, F> {
+    /// A list's objects, as they are stored, with the metadata of the list.
+    pub(crate) fn list<'o>(&self, metadata: Value, objects: impl IntoIterator<Item = &'o Value>) -> Value {
+        table(metadata, self.definitions(), objects.into_iter().map(|it| self.row(it)).collect())
+    }
+
+    /// One object.
+    pub(crate) fn one(&self, object: &Value) -> Value {
+        self.event(object, true)
+    }
+
+    /// The object of a watch event; only the first one says what the columns are.
+    pub(crate) fn event(&self, object: &Value, first: bool) -> Value {
+        let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+        let definitions = if first { self.definitions() } else { Value::Null };
+        table(metadata, definitions, vec![self.row(object)])
+    }
+
+    fn definitions(&self) -> Value {
+        let name = json!({
+            "name": "Name", "type": "string", "format": "name", "priority": 0,
+            "description": "What the object is called; nothing else of its kind is, in the same namespace.",
+        });
+        let columns = self.resource.columns.iter().map(|it| {
+            json!({
+                "name": it.name, "type": it.kind, "format": it.format,
+                "description": it.description, "priority": it.priority,
+            })
+        });
+        self.begins_with_name().then_some(name).into_iter().chain(columns).collect()
+    }
+
+    /// Events have a column for their names elsewhere.
+    fn begins_with_name(&self) -> bool {
+        self.resource.strategy.custom || self.resource.columns.iter().all(|it| it.name != "Name")
+    }
+
+    fn row(&self, object: &Value) -> Value {
+        let name = self.begins_with_name().then(|| object["metadata"]["name"].clone());
+        let cells: Value =
+            name.into_iter().chain(self.resource.columns.iter().map(|it| self.cell(it, object))).collect();
+        let object = match self.include {
+            Include::None => Value::Null,
+            Include::Metadata => partial(object),
+            Include::Object => builtin::to_view(self.resource, object.clone()),
+        };
+        json!({"cells": cells, "object": object})
+    }
+
+    fn cell(&self, column: &Column, object: &Value) -> Value {
+        match &column.cell {
+            Cell::Code(code) => code(object, self.clock),
+            // Paths are simple: they lead to one value, or to none.
+            Cell::Path(path) => match (self.find)(path, object).into_iter().next() {
+                None => Value::Null,
+                Some(value) => self.shown(&column.kind, value),
+            },
+        }
+    }
+
+    /// A value in a column of some kind; null where it does not fit.
+    fn shown(&self, kind: &str, value: Value) -> Value {
+        match (kind, value) {
+            (_, Value::Null) => Value::Null,
+            ("string", value @ Value::String(_))
+            | ("number", value @ Value::Number(_))
+            | ("boolean", value @ Value::Bool(_)) => value,
+            ("string", value) => value.to_string().into(),
+            ("integer", Value::Number(number)) => {
+                number.as_i64().or_else(|| number.as_f64().map(|it| it as i64)).into()
+            }
+            ("date", value @ Value::String(_)) => age::age(&value, self.clock.now()).into(),
+            _ => Value::Null,
+        }
+    }
+}
+
+fn table(metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata, "columnDefinitions": definitions, "rows": rows,
+    })
+}
+
+/// An object's metadata, as an object of its own.
+pub(crate) fn partial(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+/// The metadata of a list's objects, with that of the list.
+pub(crate) fn partial_list<'o>(metadata: Value, objects: impl IntoIterator<Item = &'o Value>) -> Value {
+    let items: Vec<_> = objects.into_iter().map(partial).collect();
+    json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Enough of JSON path for these tests.
+    fn find(path: &str, object: &Value) -> Vec<Value> {
+        object.pointer(&path.replace('.', "/")).cloned().into_iter().collect()
+    }
+
+    fn clock() -> Clock {
+        Clock::new("2026-01-02T03:04:05Z".parse().ok())
+    }
+
+    fn built_in(group: &str, plural: &str) -> Resource {
+        let found = builtin::resources().into_iter().find(|it| &*it.group == group && &*it.plural == plural);
+        found.expect("a built-in")
+    }
+
+    fn custom(kinds: &[(&str, &str)]) -> Resource {
+        let mut resource = built_in("", "configmaps");
+        resource.strategy.custom = true;
+        resource.columns = kinds
+            .iter()
+            .map(|(kind, path)| Column {
+                name: "Some".into(),
+                kind: (*kind).into(),
+                format: String::new(),
+                description: String::new(),
+                priority: 0,
+                cell: Cell::Path((*path).into()),
+            })
+            .collect();
+        resource
+    }
+
+    fn cells(resource: &Resource, object: &Value) -> Value {
+        let clock = clock();
+        Tables { resource, clock: &clock, find, include: Include::None }.row(object)["cells"].take()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_has_the_name_first_and_the_metadata_of_each_object() {
+        let (resource, clock) = (built_in("", "configmaps"), clock());
+        let object = json!({
+            "metadata": {"name": "a", "creationTimestamp": "2026-01-02T03:00:00Z"},
+            "data": {"x": "1"}, "binaryData": {"y": ""},
+        });
+        let tables = Tables { resource: &resource, clock: &clock, find, include: Include::default() };
+        let table = tables.list(json!({"resourceVersion": "7"}), [&object]);
+        let names: Vec<_> = table["columnDefinitions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+        assert_eq!(names, ["Name", "Data", "Age"]);
+        assert_eq!((&table["kind"], &table["metadata"]["resourceVersion"]), (&json!("Table"), &json!("7")));
+        assert_eq!(
+            table["rows"],
+            json!([{
+                "cells": ["a", 2, "4m5s"],
+                "object": {
+                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
+                },
+            }])
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_says_its_columns_once() {
+        let (resource, clock) = (built_in("", "secrets"), clock());
+        let tables = Tables { resource: &resource, clock: &clock, find, include: Include::Object };
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "3"}, "type": "Opaque"});
+        assert_eq!(tables.event(&object, true)["columnDefinitions"].as_array().map(Vec::len), Some(4));
+        let later = tables.event(&object, false);
+        assert_eq!((&later["columnDefinitions"], &later["metadata"]["resourceVersion"]), (&Value::Null, &json!("3")));
+        assert_eq!(later["rows"][0]["object"], object);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cell_is_of_its_column_s_kind_or_null() {
+        let object = json!({
+            "metadata": {"name": "a"},
+            "text": "t", "number": 1.5, "flag": true, "at": "2026-01-01T00:04:05Z", "list": [1],
+        });
+        let kinds = [
+            ("string", ".text"),
+            ("string", ".list"),
+            ("string", ".none"),
+            ("integer", ".number"),
+            ("number", ".number"),
+            ("integer", ".text"),
+            ("boolean", ".flag"),
+            ("date", ".at"),
+            ("date", ".none"),
+            ("date", ".text"),
+        ];
+        let shown = json!(["a", "t", "[1]", null, 1, 1.5, null, true, "27h", null, "<invalid>"]);
+        assert_eq!(cells(&custom(&kinds), &object), shown);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn both_views_of_an_event_show_the_same_cells_and_their_own_objects() {
+        let event = json!({
+            "apiVersion": "v1", "metadata": {"name": "e"}, "message": " m ", "reason": "R", "type": "Normal",
+            "involvedObject": {"kind": "Pod", "name": "p"}, "reportingComponent": "c",
+            "lastTimestamp": "2026-01-02T03:04:00Z",
+        });
+        let (old, new) = (built_in("", "events"), built_in("events.k8s.io", "events"));
+        let shown = json!(["5s", "Normal", "R", "pod/p", null, "c", "m", "<unknown>", 1, "e"]);
+        assert_eq!((cells(&old, &event), cells(&new, &event)), (shown.clone(), shown));
+        let clock = clock();
+        let view = Tables { resource: &new, clock: &clock, find, include: Include::Object }.one(&event);
+        assert_eq!(view["rows"][0]["object"]["regarding"]["name"], "p");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn common_kinds_look_as_kubectl_shows_them() {
+        let born = "2026-01-02T03:04:00Z";
+        let metadata = json!({"name": "a", "creationTimestamp": born});
+        let deployment = json!({
+            "metadata": metadata,
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "a"}},
+                     "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+            "status": {"readyReplicas": 2, "updatedReplicas": 1},
+        });
+        assert_eq!(
+            cells(&built_in("apps", "deployments"), &deployment),
+            json!(["a", "2/3", 1, 0, "5s", "c", "i", "app=a"])
+        );
+        let service = json!({
+            "metadata": metadata,
+            "spec": {"type": "NodePort", "clusterIP": "10.0.0.1", "selector": {"app": "a"},
+                     "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]},
+        });
+        let shown = json!(["a", "NodePort", "10.0.0.1", "<none>", "80:30080/TCP,53/UDP", "5s", "app=a"]);
+        assert_eq!(cells(&built_in("", "services"), &service), shown);
+        let node = json!({
+            "metadata": {"name": "a", "creationTimestamp": born, "labels": {"node-role.kubernetes.io/control-plane": ""}},
+            "spec": {"unschedulable": true},
+            "status": {"conditions": [{"type": "Ready", "status": "False"}], "nodeInfo": {"kubeletVersion": "v1"}},
+        });
+        let shown = cells(&built_in("", "nodes"), &node);
+        assert_eq!(shown.as_array().unwrap()[..5], ["a", "NotReady,SchedulingDisabled", "control-plane", "5s", "v1"]);
+        let job = json!({
+            "metadata": metadata, "spec": {"completions": 2},
+            "status": {"succeeded": 1, "startTime": "2026-01-02T03:03:05Z"},
+        });
+        let shown = cells(&built_in("batch", "jobs"), &job);
+        assert_eq!(shown.as_array().unwrap()[..5], ["a", "Running", "1/2", "60s", "5s"]);
+        let lease = json!({"metadata": metadata, "spec": {"holderIdentity": "me"}});
+        assert_eq!(cells(&built_in("coordination.k8s.io", "leases"), &lease), json!(["a", "me", "5s"]));
+        let definition = json!({"metadata": metadata});
+        let definitions = built_in("apiextensions.k8s.io", "customresourcedefinitions");
+        assert_eq!(cells(&definitions, &definition), json!(["a", born]));
+    }
+
+    #[test]
+    fn what_rows_carry_is_one_of_three() {
+        assert_eq!(Include::parse("").unwrap(), Include::Metadata);
+        assert_eq!(Include::parse("Object").unwrap(), Include::Object);
+        assert_eq!(Include::parse("Everything").unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn a_partial_list_keeps_only_metadata() {
+        let object = json!({"metadata": {"name": "a"}, "spec": {}});
+        let list = partial_list(json!({"resourceVersion": "1"}), [&object]);
+        assert_eq!(list["items"][0]["metadata"]["name"], "a");
+        assert_eq!((list["kind"].as_str(), list["items"][0].get("spec")), (Some("PartialObjectMetadataList"), None));
+    }
+}
