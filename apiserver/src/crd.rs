@@ -1,0 +1,252 @@
+//! Definitions of custom resources: what a `CustomResourceDefinition` says, and the resources that it makes served.
+
+mod check;
+pub(crate) mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    resource::{Cell, Column, Generation, NameRule, Resource, Scale, Selectable, StatusRule, Strategy},
+    schema::Schema,
+    status::FieldError,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What can be done with custom resources, in the order that the real server tells it.
+const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+/// What the real server says of the column that it adds where none are defined.
+const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is \
+                   not guaranteed to be set in happens-before order across separate operations. Clients may not set \
+                   this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. \
+                   Read-only. Null for lists. More info: \
+                   https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+/// A valid `CustomResourceDefinition`.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    group: Arc<str>,
+    kind: Arc<str>,
+    list_kind: Arc<str>,
+    plural: Arc<str>,
+    singular: Arc<str>,
+    short_names: Vec<Arc<str>>,
+    categories: Vec<Arc<str>>,
+    namespaced: bool,
+    versions: Vec<Version>,
+}
+
+/// One version of a custom resource.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) name: Arc<str>,
+    /// It can be asked for.
+    pub(crate) served: bool,
+    /// It is the one that objects are stored in.
+    pub(crate) storage: bool,
+    pub(crate) schema: Arc<Schema>,
+    status: bool,
+    scale: Option<Scale>,
+    columns: Vec<Column>,
+    selectable: Vec<Selectable>,
+}
+
+impl Definition {
+    /// Fills in what the real server fills in before it validates.
+    pub(crate) fn prepare(crd: &mut Value) {
+        let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
+        if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut)
+            && let Some(kind) = names.get("kind").and_then(Value::as_str).map(String::from)
+        {
+            let empty = |value: Option<&Value>| value.and_then(Value::as_str).is_none_or(str::is_empty);
+            if empty(names.get("singular")) {
+                names.insert("singular".into(), kind.to_lowercase().into());
+            }
+            if empty(names.get("listKind")) && !kind.is_empty() {
+                names.insert("listKind".into(), format!("{kind}List").into());
+            }
+        }
+        if spec.get("conversion").is_none_or(Value::is_null) {
+            spec.insert("conversion".into(), json!({"strategy": "None"}));
+        }
+    }
+
+    /// Reads a prepared definition. Everything that is wrong with it is told.
+    pub(crate) fn parse(crd: &Value) -> Result<Self, Vec<FieldError>> {
+        let mut errors = check::definition(crd);
+        let spec = &crd["spec"];
+        let mut versions = Vec::new();
+        for (index, version) in list(&spec["versions"]).iter().enumerate() {
+            match Version::parse(spec, index, version) {
+                Ok(version) => versions.push(version),
+                Err(more) => {
+                    for error in more {
+                        // All versions may share a schema, whose errors are told once.
+                        if !errors.contains(&error) {
+                            errors.push(error);
+                        }
+                    }
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let names = &spec["names"];
+        Ok(Self {
+            group: text(&spec["group"]),
+            kind: text(&names["kind"]),
+            list_kind: text(&names["listKind"]),
+            plural: text(&names["plural"]),
+            singular: text(&names["singular"]),
+            short_names: list(&names["shortNames"]).iter().map(text).collect(),
+            categories: list(&names["categories"]).iter().map(text).collect(),
+            namespaced: spec["scope"] == "Namespaced",
+            versions,
+        })
+    }
+
+    /// What may not have changed since `old` has changed, or is missing but still needed.
+    pub(crate) fn check_update(crd: &Value, old: &Value) -> Vec<FieldError> {
+        check::update(crd, old)
+    }
+
+    /// All versions, served or not.
+    pub(crate) fn versions(&self) -> &[Version] {
+        &self.versions
+    }
+
+    /// The version that objects are stored in.
+    pub(crate) fn storage(&self) -> Option<&Version> {
+        self.versions.iter().find(|version| version.storage)
+    }
+
+    /// A resource for every version that is served.
+    pub(crate) fn resources(&self) -> Vec<Resource> {
+        self.versions.iter().filter(|version| version.served).map(|version| self.resource(version)).collect()
+    }
+
+    fn resource(&self, version: &Version) -> Resource {
+        Resource {
+            group: self.group.clone(),
+            version: version.name.clone(),
+            kind: self.kind.clone(),
+            list_kind: self.list_kind.clone(),
+            plural: self.plural.clone(),
+            singular: self.singular.clone(),
+            short_names: self.short_names.clone(),
+            categories: self.categories.clone(),
+            namespaced: self.namespaced,
+            verbs: VERBS,
+            strategy: Strategy {
+                custom: true,
+                generation: Generation::Spec,
+                unconditional_update: false,
+                create_on_update: false,
+                returns_deleted: false,
+                grace: None,
+                status: version.status.then(StatusRule::default),
+                scale: version.scale.clone(),
+                name: NameRule::Subdomain,
+                prepare: |_, _| {},
+                validate: |_, _| Vec::new(),
+            },
+            schema: version.schema.clone(),
+            columns: version.columns.clone(),
+            selectable: version.selectable.clone(),
+        }
+    }
+}
+
+impl Version {
+    fn parse(spec: &Value, index: usize, version: &Value) -> Result<Self, Vec<FieldError>> {
+        let at = |key: &str, shared: &str| check::place(spec, index, key, shared);
+        let subresources = &version["subresources"];
+        let status = subresources["status"].is_object();
+        let mut errors = check::version(version, index, &at, status);
+        let schema = &version["schema"]["openAPIV3Schema"];
+        let path = format!("{}.openAPIV3Schema", at("schema", "validation"));
+        let preserve = spec["preserveUnknownFields"] == true;
+        let schema = if schema.is_object() { Schema::from_crd(schema, preserve, &path) } else { Ok(Schema::any()) };
+        match schema {
+            Ok(schema) if errors.is_empty() => {
+                let fields = list(&version["selectableFields"]);
+                let errors = check::selectable(fields, &schema, &at("selectableFields", "selectableFields"));
+                if !errors.is_empty() {
+                    return Err(errors);
+                }
+                Ok(Self {
+                    name: text(&version["name"]),
+                    served: version["served"] == true,
+                    storage: version["storage"] == true,
+                    schema: Arc::new(schema),
+                    status,
+                    scale: scale(&subresources["scale"]),
+                    columns: columns(list(&version["additionalPrinterColumns"])),
+                    selectable: fields.iter().map(|field| selectable(&field["jsonPath"])).collect(),
+                })
+            }
+            Ok(_) => Err(errors),
+            Err(more) => {
+                errors.extend(more);
+                Err(errors)
+            }
+        }
+    }
+}
+
+fn scale(scale: &Value) -> Option<Scale> {
+    let selector = scale["labelSelectorPath"].as_str().filter(|path| !path.is_empty());
+    scale.is_object().then(|| Scale {
+        spec_replicas: keys(&text(&scale["specReplicasPath"])),
+        status_replicas: keys(&text(&scale["statusReplicasPath"])),
+        selector: selector.map(keys),
+    })
+}
+
+fn columns(columns: &[Value]) -> Vec<Column> {
+    if columns.is_empty() {
+        let path = ".metadata.creationTimestamp".to_owned();
+        return vec![Column {
+            name: "Age".into(),
+            kind: "date".into(),
+            format: String::new(),
+            description: AGE.into(),
+            priority: 0,
+            cell: Cell::Path(path),
+        }];
+    }
+    let column = |column: &Value| {
+        let field = |key: &str| column[key].as_str().unwrap_or_default().to_owned();
+        let path = field("jsonPath");
+        let described = format!("Custom resource definition column (in JSONPath format): {path}");
+        Column {
+            name: field("name"),
+            kind: field("type"),
+            format: field("format"),
+            description: Some(field("description")).filter(|text| !text.is_empty()).unwrap_or(described),
+            priority: column["priority"].as_i64().and_then(|priority| priority.try_into().ok()).unwrap_or(0),
+            cell: Cell::Path(path),
+        }
+    };
+    columns.iter().map(column).collect()
+}
+
+fn selectable(path: &Value) -> Selectable {
+    let path = text(path);
+    Selectable { name: path.trim_start_matches('.').into(), path: keys(&path) }
+}
+
+/// `.spec.replicas` as its keys.
+fn keys(path: &str) -> Vec<String> {
+    path.trim_start_matches('.').split('.').map(String::from).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text(value: &Value) -> Arc<str> {
+    value.as_str().unwrap_or_default().into()
+}
