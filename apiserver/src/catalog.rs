@@ -23,16 +23,8 @@ pub(crate) struct Served {
     pub(crate) head: Head,
     /// How it is shown in a list.
     item_head: Head,
-    view: View,
-}
-
-/// How what is stored becomes what is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
-    /// By its apiVersion and kind alone.
-    Same,
-    /// A core event shown as one of `events.k8s.io`.
-    Events,
+    /// What is shown differs from what is stored by more than apiVersion and kind.
+    converted: bool,
 }
 
 impl Served {
@@ -40,8 +32,8 @@ impl Served {
         let head = Head::new(&resource.api_version(), &resource.kind);
         // Items of built-in lists carry no kind (kube-rs#946), those of custom ones do.
         let item_head = if resource.strategy.custom { head.clone() } else { Head::bare() };
-        let view = if &*resource.group == "events.k8s.io" { View::Events } else { View::Same };
-        Self { resource, table, storage_schema, head, item_head, view }
+        let converted = !resource.strategy.custom && builtin::is_view(&resource);
+        Self { resource, table, storage_schema, head, item_head, converted }
     }
 
     pub(crate) fn strategy(&self) -> &Strategy {
@@ -55,24 +47,22 @@ impl Served {
 
     /// The same, as of another revision.
     pub(crate) fn decode_at(&self, object: &Object, revision: u64) -> Value {
-        let mut value = Value::Object(object.decode_at(&self.head, revision));
-        if self.view == View::Events {
-            value = builtin::events::to_view(value);
-        }
-        value
+        self.shown(Value::Object(object.decode_at(&self.head, revision)))
     }
 
     /// What is stored is not what is shown.
     pub(crate) fn is_converted(&self) -> bool {
-        self.view != View::Same
+        self.converted
     }
 
     /// What this version shows, as it is stored.
     pub(crate) fn to_stored(&self, value: Value) -> Value {
-        match self.view {
-            View::Same => value,
-            View::Events => builtin::events::from_view(value),
-        }
+        if self.converted { builtin::from_view(&self.resource, value) } else { value }
+    }
+
+    /// What is stored, as this version shows it.
+    pub(crate) fn shown(&self, stored: Value) -> Value {
+        if self.converted { builtin::to_view(&self.resource, stored) } else { stored }
     }
 
     /// Append an object's JSON as of `revision`.
@@ -86,12 +76,10 @@ impl Served {
     }
 
     fn write_with(&self, out: &mut BytesMut, head: &Head, object: &Object, revision: u64) {
-        match self.view {
-            View::Same => object.write(out, head, revision),
-            View::Events => {
-                let value = builtin::events::to_view(Value::Object(object.decode_at(head, revision)));
-                out.put_slice(value.to_string().as_bytes());
-            }
+        if self.converted {
+            out.put_slice(self.shown(Value::Object(object.decode_at(head, revision))).to_string().as_bytes());
+        } else {
+            object.write(out, head, revision);
         }
     }
 

@@ -23,6 +23,25 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
                    Read-only. Null for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
+/// What the server fills into a definition, and into its status.
+pub(crate) fn prepare(crd: &mut Value, old: Option<&Value>) {
+    Definition::prepare(crd);
+    if old.is_none() {
+        crd["status"] = status::initial(crd);
+    } else if crd["status"].is_object() {
+        let mut status = crd["status"].take();
+        status::store(&mut status, crd);
+        crd["status"] = status;
+    }
+}
+
+/// What is wrong with a definition, given the one it replaces.
+pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Definition::parse(crd).err().unwrap_or_default();
+    errors.extend(old.into_iter().flat_map(|old| Definition::check_update(crd, old)));
+    errors
+}
+
 /// A valid `CustomResourceDefinition`.
 #[derive(Debug)]
 pub(crate) struct Definition {

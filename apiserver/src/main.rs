@@ -1,6 +1,6 @@
 //! `steersman-apiserver`: serves the Kubernetes API on loopback, for kubectl and for programs in any language.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
-use steersman_apiserver::{auth::Authenticator, serve::Running};
+use steersman_apiserver::{ApiServer, Authenticator, Authority, Running};
 
 /// A Kubernetes API server in one process: no etcd, nothing to install.
 #[derive(Debug, Parser)]
@@ -61,10 +61,32 @@ impl Options {
     }
 }
 
-/// The one place that knows the core: makes the handler by `options` and opens the door to it.
-#[expect(clippy::unused_async, reason = "opening the door awaits")]
-async fn start(options: &Options, authenticator: &Authenticator) -> Result<Running> {
-    bail!("not wired yet: {options:?} {authenticator:?}")
+/// The server that `options` ask for, with its door open.
+async fn start(options: &Options, authenticator: Authenticator) -> Result<Running> {
+    let server = ApiServer::new(steersman_apiserver::Options {
+        authenticator,
+        data_dir: options.data_dir.clone(),
+        fsync: options.fsync,
+        ..steersman_apiserver::Options::default()
+    })?;
+    for path in &options.crd {
+        install(&server, path).await.with_context(|| format!("cannot install {}", path.display()))?;
+    }
+    let authority = if options.tls { Some(Authority::generate()?) } else { None };
+    Ok(server.listen(options.listen, authority.as_ref()).await?)
+}
+
+/// Install the definitions of a file: one, a list of them, or several YAML documents.
+async fn install(server: &ApiServer, path: &Path) -> Result<()> {
+    let text = fs::read_to_string(path)?;
+    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text)?;
+    for document in documents.into_iter().filter(|document| !document.is_null()) {
+        let items = document["items"].as_array().cloned().unwrap_or_else(|| vec![document.clone()]);
+        for definition in items {
+            server.install(definition).await?;
+        }
+    }
+    Ok(())
 }
 
 #[tokio::main]
@@ -79,7 +101,7 @@ async fn run(options: Options) -> Result<()> {
     let authenticator = options.authenticator()?;
     // Before anything is served: a signal that comes early must not leave files behind.
     let signal = stop_signal()?;
-    let running = start(&options, &authenticator).await?;
+    let running = start(&options, authenticator).await?;
     let (path, temporary) = options.kubeconfig();
     running.kubeconfig().write(&path)?;
     println!("{}\nready {}", usage(&path, &options), running.url());

@@ -211,24 +211,24 @@ impl Running {
         authority: Option<&Authority>,
         authenticator: &Authenticator,
         service: S,
-    ) -> Result<Self, StartError>
+    ) -> Result<Self, ListenError>
     where
         S: Handler<B>,
         B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
     {
         if !listen.ip().is_loopback() && !authenticator.is_configured() {
-            return Err(StartError::Open(listen));
+            return Err(ListenError::Open(listen));
         }
-        let tls = authority.map(|authority| authority.server(listen.ip())).transpose().map_err(StartError::Tls)?;
+        let tls = authority.map(|authority| authority.server(listen.ip())).transpose().map_err(ListenError::Tls)?;
         let admin = match authority {
             Some(authority) => Credentials::Certificate(
                 authority
                     .client_certificate("system:admin", &["system:masters"])
-                    .map_err(|error| StartError::Tls(error.into()))?,
+                    .map_err(|error| ListenError::Tls(error.into()))?,
             ),
             None => Credentials::None,
         };
-        let bind = |error| StartError::Bind(listen, error);
+        let bind = |error| ListenError::Bind(listen, error);
         let listener = TcpListener::bind(listen).await.map_err(bind)?;
         let addr = listener.local_addr().map_err(bind)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -298,7 +298,7 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
 
 /// Why a server did not start.
 #[derive(Debug)]
-pub enum StartError {
+pub enum ListenError {
     /// Everybody would be admin.
     Open(SocketAddr),
     /// The address is not to be had.
@@ -307,7 +307,7 @@ pub enum StartError {
     Tls(BoxError),
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(addr) => write!(
@@ -321,7 +321,7 @@ impl fmt::Display for StartError {
     }
 }
 
-impl Error for StartError {
+impl Error for ListenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Open(_) => None,

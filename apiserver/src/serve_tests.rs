@@ -164,7 +164,7 @@ async fn a_head_that_is_too_long_is_refused() {
 async fn without_tokens_only_loopback_is_listened_on() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let refused = Running::start(everywhere, None, &Authenticator::default(), Example::default()).await.unwrap_err();
-    assert!(refused.to_string().contains("--token-auth-file") && matches!(refused, StartError::Open(_)), "{refused}");
+    assert!(refused.to_string().contains("--token-auth-file") && matches!(refused, ListenError::Open(_)), "{refused}");
     let tokens = Authenticator::from_token_file("t,alice,u").unwrap();
     let running = Running::start(everywhere, None, &tokens, Example::default()).await.unwrap();
     assert!(running.url().starts_with("http://127.0.0.1:"), "{}", running.url());

@@ -13,17 +13,21 @@ use crate::{
     journal::Journal,
     object::{Content, Head, Key, Object},
     persist,
+    serve::{ListenError, Running},
+    status::Failure,
     store::Store,
+    tls::Authority,
 };
 use http::{Request, Response};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use std::{
     error::Error as StdError,
     fmt,
     future::Future,
+    net::SocketAddr,
     path::PathBuf,
     pin::Pin,
     sync::Arc,
@@ -100,7 +104,7 @@ impl Core {
 
     /// A new object's uid: a random UUID.
     pub(crate) fn uid(&self) -> String {
-        let bits: u128 = self.random(Rng::random);
+        let bits: u128 = self.random(RngExt::random);
         let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
         let hex = format!("{bits:032x}");
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
@@ -165,7 +169,7 @@ impl ApiServer {
         let store = Store::new(options.history);
         if let Some(dir) = &options.data_dir {
             let (log, restored) = persist::Log::open(dir, persist::Options { fsync: options.fsync })?;
-            store.restore(restored.revision, restored.objects);
+            store.restore(restored.revision, restored.objects.into_iter());
             store.set_log(log);
         }
         let core = Core {
@@ -239,7 +243,7 @@ impl ApiServer {
             faults: Faults::default(),
             journal: Journal::default(),
             activity: Arc::default(),
-            random: Mutex::new(self.core.random.lock().clone()),
+            random: Mutex::new(StdRng::seed_from_u64(self.core.random(RngExt::random))),
         };
         Self::run(core, self.controllers.are_running())
     }
@@ -250,8 +254,16 @@ impl ApiServer {
         self.core.activity.wait_idle(&self.core.store).await;
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+    /// Open a door with a socket: plain HTTP, or TLS by an authority. Without tokens in [`Options::authenticator`] every caller is an
+    /// administrator, and then only loopback is listened on.
+    pub async fn listen(&self, address: SocketAddr, authority: Option<&Authority>) -> Result<Running, ListenError> {
+        Running::start(address, authority, &self.core.authenticator, self.service()).await
+    }
+
+    /// Install a definition, or replace the one of that name, and wait until its resource is served. With kube-derive:
+    /// `server.install(serde_json::to_value(Widget::crd())?)`.
+    pub async fn install(&self, definition: Value) -> Result<(), Box<Failure>> {
+        controllers::install(&self.core, definition).await
     }
 }
 

@@ -3,6 +3,7 @@
 use super::table::Flag::{CreateOnUpdate, NeedsVersion, ReturnsDeleted, Scales};
 use super::table::{NOT_LABELS, Row, STATUS_ONLY, cluster, namespaced, workload};
 use super::{columns, events, prepare, rbac, validate, workloads};
+use crate::crd;
 use crate::resource::{Generation, NameRule};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -199,6 +200,8 @@ pub(super) static NAMED: &[Row] = &[
         generation: Generation::Spec,
         status: STATUS_ONLY,
         columns: columns::CREATED_AT,
+        prepare: crd::prepare,
+        validate: crd::validate,
         ..cluster(
             "apiextensions.k8s.io",
             "customresourcedefinitions",

@@ -46,6 +46,11 @@ pub(crate) fn storage_of<'a>(group: &'a str, plural: &'a str) -> (&'a str, &'a s
     }
 }
 
+/// Whether a resource shows its objects otherwise than they are stored.
+pub(crate) fn is_view(resource: &Resource) -> bool {
+    matches!((&*resource.group, &*resource.version), (events::GROUP, _) | ("autoscaling", "v1"))
+}
+
 /// A stored object as its resource shows it.
 pub(crate) fn to_view(resource: &Resource, stored: Value) -> Value {
     match (&*resource.group, &*resource.version) {
@@ -79,7 +84,7 @@ fn resource(row: &Row) -> Resource {
         namespaced: row.namespaced,
         verbs: row.verbs,
         strategy: strategy(row),
-        schema: Arc::new(schema(row.definition)),
+        schema: Arc::new(Schema::builtin(row.definition)),
         columns: row.columns.iter().map(Column::from).collect(),
         selectable: row.selectable.iter().map(|field| selectable(field)).collect(),
     }
@@ -114,11 +119,6 @@ fn selectable(field: &str) -> Selectable {
 
 fn keys(path: &str) -> Vec<String> {
     path.split('.').map(Into::into).collect()
-}
-
-/// The schema of a definition; stands in until the schemas of the built-ins are there.
-fn schema(_definition: &'static str) -> Schema {
-    Schema::default()
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use super::{Seen, call};
 use crate::{
     catalog::{Served, table_name},
     crd::{self, Definition},
+    decode::Body,
     patch::Patch,
-    registry::{Answer, CLEANUP, DeleteOptions, Input, Part, is_deleting, meta_text},
+    registry::{Answer, CLEANUP, DeleteOptions, Input, Part, is_deleting, meta_mut, meta_text},
     server::Core,
-    status::Result,
-    store::Range,
+    status::{Failure, Result},
+    store::{Next, Range},
 };
 use serde_json::{Value, json};
 use std::{
@@ -16,6 +17,7 @@ use std::{
     sync::Arc,
 };
 
+const GROUP: &str = "apiextensions.k8s.io";
 const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// What is left to do with the objects of a definition that is being deleted.
 const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -207,5 +209,44 @@ pub(crate) fn register_all(core: &Core) {
         {
             register(core, &definition, is_deleting(&object));
         }
+    }
+}
+
+/// Create or replace a definition, and wait until its resource is served.
+pub(crate) async fn install(core: &Core, definition: Value) -> Result<()> {
+    let catalog = core.catalog();
+    let Some(definitions) = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+        return Err(Failure::no_resource());
+    };
+    let name = meta_text(&definition, "name").to_owned();
+    let (_, mut changes) = core.store.scan_and_watch(TABLE, Range::default()).ok_or_else(Failure::no_resource)?;
+    call(core, definitions, "", Part::Whole, |call| {
+        let mut definition = call.accept(Body { value: definition, duplicates: Vec::new() })?;
+        if core.store.get(TABLE, &name).is_none() {
+            return call.create(definition).map(drop);
+        }
+        if let Some(existing) = core.store.get(TABLE, &name) {
+            meta_mut(&mut definition).insert("resourceVersion".into(), existing.revision.to_string().into());
+        }
+        call.update(&name, &Input::Replace(definition)).map(drop)
+    })?;
+    loop {
+        let Some(object) = core.store.get(TABLE, &name) else {
+            return Err(Failure::not_found(GROUP, "customresourcedefinitions", &name));
+        };
+        let object = definitions.decode(&object);
+        if crd::status::is_established(&object) {
+            return Ok(());
+        }
+        if let Some(taken) = conflict(core, &object) {
+            return Err(Failure::conflict(
+                GROUP,
+                "customresourcedefinitions",
+                &name,
+                format!("the name \"{taken}\" is taken"),
+            ));
+        }
+        changes.grown().await;
+        while changes.try_next(usize::MAX).is_some_and(|next| matches!(next, Next::Changes(_))) {}
     }
 }

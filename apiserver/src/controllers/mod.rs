@@ -8,7 +8,7 @@ mod definitions;
 mod garbage;
 mod namespaces;
 
-pub(crate) use definitions::register_all as register_definitions;
+pub(crate) use definitions::{install, register_all as register_definitions};
 
 use crate::{
     auth::Identity,

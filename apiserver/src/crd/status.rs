@@ -31,6 +31,15 @@ pub(crate) fn accept_names(status: &mut Value, crd: &Value, now: &str) {
     }
 }
 
+/// Another resource of the group has the name `taken` already.
+pub(crate) fn refuse_names(status: &mut Value, taken: &str, now: &str) {
+    let message = format!("\"{taken}\" is already in use");
+    condition(status, ["NamesAccepted", "False", "NameConflict", &message], now);
+    if find(status, "Established").is_none_or(|condition| condition["status"] != "True") {
+        condition(status, ["Established", "False", "NotAccepted", "not all names are accepted"], now);
+    }
+}
+
 /// The resource is served.
 pub(crate) fn establish(status: &mut Value, now: &str) {
     condition(status, ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"], now);

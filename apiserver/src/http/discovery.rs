@@ -87,6 +87,23 @@ pub(crate) fn aggregated<'a>(served: impl IntoIterator<Item = &'a Resource>, cor
     })
 }
 
+/// `/`: the paths there are to ask at.
+pub(crate) fn paths<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Value {
+    let mut paths = vec!["/api".to_owned(), "/apis".into(), "/healthz".into(), "/livez".into(), "/readyz".into()];
+    paths.push("/version".into());
+    for resource in served {
+        let version = resource.api_version();
+        if resource.group.is_empty() {
+            paths.push(format!("/api/{version}"));
+        } else {
+            paths.extend([format!("/apis/{}", resource.group), format!("/apis/{version}")]);
+        }
+    }
+    paths.sort_unstable();
+    paths.dedup();
+    json!({"paths": paths})
+}
+
 /// `/version`: that of the Kubernetes whose API this is.
 pub(crate) fn version() -> Value {
     let architecture = match std::env::consts::ARCH {

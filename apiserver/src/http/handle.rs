@@ -13,7 +13,7 @@ use super::{
     watch::watch,
 };
 use crate::{
-    auth::Identity,
+    auth::{Identity, forbidden_for},
     catalog::Served,
     cut::{Closed, DropAfter},
     decode,
@@ -251,12 +251,10 @@ impl Request<'_> {
 
     /// Aggregated discovery, which clients keep and ask for again by its tag.
     fn tagged(&self, document: &Value) -> Reply {
-        let Document { body, etag } = Document::new(document);
-        let known = self
-            .header(&header::IF_NONE_MATCH)
-            .is_some_and(|tags| tags.split(',').any(|tag| [&*etag, "*"].contains(&tag.trim())));
-        let (code, body) = if known { (304, Body::default()) } else { (200, Bytes::from(body).into()) };
-        Reply { etag: Some(etag), ..Reply::new(code, AGGREGATED, body) }
+        let document = Document::new(document);
+        let known = self.header(&header::IF_NONE_MATCH).is_some_and(|tags| document.is_known_by(tags));
+        let (code, body) = if known { (304, Body::default()) } else { (200, Bytes::from(document.body).into()) };
+        Reply { etag: Some(document.etag), ..Reply::new(code, AGGREGATED, body) }
     }
 
     fn encoded(&self, code: u16, value: &Value, format: Format) -> Result<Reply> {
@@ -294,6 +292,7 @@ impl Request<'_> {
         {
             return Err(Failure::method_not_allowed());
         }
+        self.authorize(location, verb)?;
         let options = self.write_options(verb)?;
         let mut call = Call {
             core: self.core,
@@ -307,6 +306,20 @@ impl Request<'_> {
         let mut reply = self.serve(&mut call, served, location, verb).await?;
         reply.warnings = call.warnings;
         Ok(reply)
+    }
+
+    /// The place of RBAC: until it is here, whoever is known may do everything.
+    fn authorize(&self, location: &Location, verb: &str) -> Result<()> {
+        if !self.identity.is_anonymous() {
+            return Ok(());
+        }
+        let resource = match &location.subresource {
+            Some(subresource) => format!("{}/{subresource}", location.resource),
+            None => location.resource.clone(),
+        };
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (name, namespace) = (text(&location.name), text(&location.namespace));
+        Err(forbidden_for(&self.identity, verb, &location.group, &resource, &name, &namespace))
     }
 
     fn write_options(&self, verb: &str) -> Result<WriteOptions> {

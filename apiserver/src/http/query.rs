@@ -49,7 +49,7 @@ impl Query {
     }
 
     /// Everything but `false` and `0` is true, even nothing.
-    fn flag(&self, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         self.get(key).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
@@ -129,6 +129,13 @@ impl ListOptions {
             send_initial_events,
             timeout: timeout.map(Duration::from_secs),
         })
+    }
+}
+
+impl ListOptions {
+    /// Only the object of this name.
+    pub(crate) fn select_name(&mut self, name: &str) {
+        self.fields.require("metadata.name", name);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::builtin::{self, age};
 use crate::clock::Clock;
+use crate::jsonpath;
 use crate::resource::{Cell, Column, Resource};
 use crate::status::{Failure, Result};
 use serde_json::{Value, json};
@@ -31,18 +32,16 @@ impl Include {
 }
 
 /// Shows the objects of one resource as tables.
-pub(crate) struct Tables<'a, F> {
+pub(crate) struct Tables<'a> {
     /// Whose objects they are.
     pub(crate) resource: &'a Resource,
     /// For ages.
     pub(crate) clock: &'a Clock,
-    /// Finds the values that a JSON path leads to.
-    pub(crate) find: F,
     /// What rows carry.
     pub(crate) include: Include,
 }
 
-impl<F: Fn(&str, &Value) -> Vec<Value>> Tables<'_, F> {
+impl Tables<'_> {
     /// A list's objects, as they are stored, with the metadata of the list.
     pub(crate) fn list<'o>(&self, metadata: Value, objects: impl IntoIterator<Item = &'o Value>) -> Value {
         table(metadata, self.definitions(), objects.into_iter().map(|it| self.row(it)).collect())
@@ -95,7 +94,7 @@ impl<F: Fn(&str, &Value) -> Vec<Value>> Tables<'_, F> {
         match &column.cell {
             Cell::Code(code) => code(object, self.clock),
             // Paths are simple: they lead to one value, or to none.
-            Cell::Path(path) => match (self.find)(path, object).into_iter().next() {
+            Cell::Path(path) => match jsonpath::find(path, object).into_iter().next().cloned() {
                 None => Value::Null,
                 Some(value) => self.shown(&column.kind, value),
             },

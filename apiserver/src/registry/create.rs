@@ -78,7 +78,7 @@ impl Call<'_> {
         if strategy.generation != Generation::None {
             meta.insert("generation".into(), 1.into());
         }
-        (strategy.prepare)(object, None);
+        self.prepare(object, None);
     }
 
     fn taken(&self, name: &str) -> Box<Failure> {

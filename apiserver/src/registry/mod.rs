@@ -103,7 +103,7 @@ impl Call<'_> {
     pub(crate) fn accept(&mut self, body: Body) -> Result<Value> {
         let Body { value: mut object, mut duplicates } = body;
         self.check_kind(&mut object)?;
-        meta::check_types(&object)?;
+        meta::types::check_types(&object)?;
         self.check_namespace(&mut object)?;
         duplicates.iter_mut().for_each(|field| *field = format!("duplicate field \"{field}\""));
         self.fit(&mut object, duplicates)?;
@@ -213,6 +213,17 @@ impl Call<'_> {
         }
     }
 
+    /// What the type does to its objects before they are validated.
+    fn prepare(&self, object: &mut Value, old: Option<&Value>) {
+        let prepare = self.served.strategy().prepare;
+        if !self.served.is_converted() {
+            return prepare(object, old);
+        }
+        let mut stored = self.served.to_stored(std::mem::take(object));
+        prepare(&mut stored, old.map(|old| self.served.to_stored(old.clone())).as_ref());
+        *object = self.served.shown(stored);
+    }
+
     /// All that is wrong with an object.
     fn validate(&self, name: &str, object: &Value, old: Option<&Value>) -> Result<()> {
         let resource = &self.served.resource;
@@ -223,7 +234,12 @@ impl Call<'_> {
         if resource.strategy.custom {
             errors.extend(resource.schema.validate(object, old));
         }
-        errors.extend((resource.strategy.validate)(object, old));
+        errors.extend(if self.served.is_converted() {
+            let stored = |object: &Value| self.served.to_stored(object.clone());
+            (resource.strategy.validate)(&stored(object), old.map(stored).as_ref())
+        } else {
+            (resource.strategy.validate)(object, old)
+        });
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
     }
 

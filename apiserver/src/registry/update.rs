@@ -190,7 +190,7 @@ impl Call<'_> {
             }
         }
         if self.part == Part::Whole {
-            (self.served.strategy().prepare)(new, Some(old));
+            self.prepare(new, Some(old));
         }
         if self.served.strategy().generation == Generation::Spec && self.counts(new, old) {
             bump_generation(new);

@@ -28,6 +28,11 @@ impl FieldSelector {
         found.collect::<Result<_, _>>().map(Self).map_err(Failure::bad_request)
     }
 
+    /// From now on also this has to hold.
+    pub(crate) fn require(&mut self, field: &str, value: &str) {
+        self.0.push(FieldRequirement { field: field.into(), equal: true, value: value.into() });
+    }
+
     /// Whether it selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
