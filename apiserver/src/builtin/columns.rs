@@ -10,16 +10,16 @@ pub(super) struct Col {
     name: &'static str,
     kind: &'static str,
     priority: i32,
-    cell: From,
+    cell: Source,
 }
 
 #[derive(Clone, Copy)]
-enum From {
+enum Source {
     Path(&'static str),
     Code(fn(&Value, &Clock) -> Value),
 }
 
-impl std::convert::From<&Col> for Column {
+impl From<&Col> for Column {
     fn from(col: &Col) -> Self {
         Self {
             name: col.name.into(),
@@ -28,8 +28,8 @@ impl std::convert::From<&Col> for Column {
             description: String::new(),
             priority: col.priority,
             cell: match col.cell {
-                From::Path(path) => Cell::Path(path.into()),
-                From::Code(code) => Cell::Code(code),
+                Source::Path(path) => Cell::Path(path.into()),
+                Source::Code(code) => Cell::Code(code),
             },
         }
     }
@@ -37,7 +37,7 @@ impl std::convert::From<&Col> for Column {
 
 /// A text from the object.
 const fn text(name: &'static str, path: &'static str) -> Col {
-    Col { name, kind: "string", priority: 0, cell: From::Path(path) }
+    Col { name, kind: "string", priority: 0, cell: Source::Path(path) }
 }
 
 /// A number from the object.
@@ -47,7 +47,7 @@ const fn number(name: &'static str, path: &'static str) -> Col {
 
 /// A text that code makes.
 const fn code(name: &'static str, code: fn(&Value, &Clock) -> Value) -> Col {
-    Col { name, kind: "string", priority: 0, cell: From::Code(code) }
+    Col { name, kind: "string", priority: 0, cell: Source::Code(code) }
 }
 
 /// Shown only with `-o wide`.

@@ -3,6 +3,7 @@
 //! Selectors, columns and validation all work on the stored form.
 
 use super::cells::text;
+use super::prepare::fill;
 use super::validate::{at, immutable};
 use crate::status::FieldError;
 use serde_json::{Value, json};
@@ -24,19 +25,24 @@ const RENAMED: &[(&str, &str)] = &[
 /// A stored event as `events.k8s.io/v1` shows it.
 pub(super) fn to_view(mut stored: Value) -> Value {
     rename(&mut stored, "events.k8s.io/v1", RENAMED.iter().copied());
+    // Only the core view shows these when they are empty.
+    if let Some(event) = stored.as_object_mut() {
+        event.retain(|key, value| !(key.starts_with("reporting") && value == ""));
+    }
     stored
 }
 
 /// An event of `events.k8s.io/v1` as it is stored.
 pub(super) fn from_view(mut view: Value) -> Value {
     rename(&mut view, "v1", RENAMED.iter().map(|(stored, shown)| (*shown, *stored)));
-    // The core view always shows these.
-    if let Some(event) = view.as_object_mut() {
-        for (field, empty) in [("reportingComponent", json!("")), ("reportingInstance", json!(""))] {
-            event.entry(field).or_insert(empty);
-        }
-    }
     view
+}
+
+/// Fills in what the core view always shows. It also shows times that are not there, as null: nothing stores those.
+pub(super) fn prepare(stored: &mut Value, _: Option<&Value>) {
+    fill(stored, "source", json!({}));
+    fill(stored, "reportingComponent", "");
+    fill(stored, "reportingInstance", "");
 }
 
 fn rename(event: &mut Value, api_version: &str, names: impl Iterator<Item = (&'static str, &'static str)>) {
@@ -166,6 +172,14 @@ mod tests {
             })
         );
         assert_eq!(from_view(view), stored());
+    }
+
+    #[test]
+    fn only_the_core_view_shows_an_event_s_empty_fields() {
+        let mut event = json!({});
+        prepare(&mut event, None);
+        assert_eq!(event, json!({"source": {}, "reportingComponent": "", "reportingInstance": ""}));
+        assert_eq!(to_view(event), json!({"deprecatedSource": {}}));
     }
 
     #[test]

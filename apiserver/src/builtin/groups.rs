@@ -69,6 +69,7 @@ pub(super) static NAMED: &[Row] = &[
             "reportingController=reportingComponent",
             "type",
         ],
+        prepare: events::prepare,
         validate: events::validate_new,
         ..namespaced(events::GROUP, "events", "io.k8s.api.events.v1.Event")
     },
@@ -98,6 +99,7 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         short_names: &["ing"],
         columns: columns::INGRESS,
+        prepare: prepare::ingress,
         ..workload("networking.k8s.io", "ingresses", "io.k8s.api.networking.v1.Ingress")
     },
     Row {
@@ -111,6 +113,7 @@ pub(super) static NAMED: &[Row] = &[
         short_names: &["pdb"],
         flags: &[NeedsVersion],
         columns: columns::DISRUPTION_BUDGET,
+        prepare: prepare::disruption_budget,
         validate: validate::disruption_budget,
         ..workload("policy", "poddisruptionbudgets", "io.k8s.api.policy.v1.PodDisruptionBudget")
     },
@@ -171,6 +174,7 @@ pub(super) static NAMED: &[Row] = &[
         flags: &[NeedsVersion, ReturnsDeleted],
         status: STATUS_ONLY,
         columns: columns::VOLUME_ATTACHMENT,
+        prepare: prepare::volume_attachment,
         ..cluster(STORAGE, "volumeattachments", "io.k8s.api.storage.v1.VolumeAttachment")
     },
     Row {

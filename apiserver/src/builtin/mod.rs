@@ -218,7 +218,7 @@ mod tests {
         for resource in resources() {
             let version = if &*resource.group == events::GROUP { "v1".into() } else { resource.api_version() };
             let version = version.replace("autoscaling/v1", "autoscaling/v2");
-            let object = serde_json::json!({"apiVersion": version, "reportingComponent": "", "reportingInstance": ""});
+            let object = serde_json::json!({"apiVersion": version, "metadata": {}});
             assert_eq!(there_and_back(&resource, &object)["apiVersion"], resource.api_version());
         }
     }

@@ -117,6 +117,25 @@ pub(super) fn autoscaler(object: &mut Value, _: Option<&Value>) {
     if items(object, "/spec/metrics").is_empty() {
         put(object, "spec.metrics", json!([default]));
     }
+    fill(object, "status.desiredReplicas", 0);
+}
+
+pub(super) fn disruption_budget(object: &mut Value, _: Option<&Value>) {
+    for count in ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"] {
+        fill(object, &format!("status.{count}"), 0);
+    }
+}
+
+pub(super) fn ingress(object: &mut Value, _: Option<&Value>) {
+    fill(object, "status.loadBalancer", json!({}));
+}
+
+pub(super) fn resource_quota(object: &mut Value, _: Option<&Value>) {
+    fill(object, "status", json!({}));
+}
+
+pub(super) fn volume_attachment(object: &mut Value, _: Option<&Value>) {
+    fill(object, "status.attached", false);
 }
 
 pub(super) fn network_policy(object: &mut Value, _: Option<&Value>) {

@@ -22,21 +22,23 @@ const SHARES: &[(&str, &str, &str, &str)] = &[
 /// A stored autoscaler as `autoscaling/v1` shows it.
 pub(super) fn to_view(mut stored: Value) -> Value {
     for (part, list, share, within) in SHARES {
-        let Some(metrics) = stored[*part][*list].as_array_mut() else { continue };
         let percentage = |metric: &Value| {
             let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
             is_cpu.then(|| metric["resource"][*within].get("averageUtilization").cloned()).flatten()
         };
-        if let Some((place, found)) = metrics.iter().enumerate().find_map(|(at, it)| percentage(it).map(|it| (at, it)))
-        {
+        let Some(part) = stored.get_mut(part).and_then(Value::as_object_mut) else { continue };
+        let Some(metrics) = part.get_mut(*list).and_then(Value::as_array_mut) else { continue };
+        let found = metrics.iter().enumerate().find_map(|(place, metric)| Some((place, percentage(metric)?)));
+        if let Some((place, found)) = found {
             metrics.remove(place);
-            stored[*part][*share] = found;
+            part.insert((*share).into(), found);
         }
     }
     for (part, field, annotation) in CARRIED {
-        let taken = stored[*part].as_object_mut().and_then(|part| part.remove(*field));
-        if let Some(taken) = taken.filter(|it| it.as_array().is_none_or(|list| !list.is_empty()))
-            && let Some(annotations) = map(&mut stored["metadata"], "annotations")
+        let taken = stored.get_mut(part).and_then(Value::as_object_mut).and_then(|part| part.remove(*field));
+        let taken = taken.filter(|it| it.as_array().is_none_or(|list| !list.is_empty()));
+        if let Some(taken) = taken
+            && let Some(annotations) = stored.get_mut("metadata").and_then(|it| map(it, "annotations"))
         {
             annotations.insert((*annotation).into(), taken.to_string().into());
         }
@@ -50,13 +52,17 @@ pub(super) fn from_view(mut shown: Value) -> Value {
         let annotations = shown.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
         let carried = annotations.and_then(|annotations| annotations.remove(*annotation));
         let carried = carried.and_then(|text| serde_json::from_str(text.as_str()?).ok());
-        if let (Some(carried), Some(part)) = (carried, map(&mut shown, part)) {
+        if let Some(carried) = carried
+            && let Some(part) = map(&mut shown, part)
+        {
             part.insert((*field).into(), carried);
         }
     }
     for (part, list, share, within) in SHARES {
-        let found = shown[*part].as_object_mut().and_then(|part| part.remove(*share));
-        if let (Some(found), Some(part)) = (found, map(&mut shown, part)) {
+        let found = shown.get_mut(part).and_then(Value::as_object_mut).and_then(|part| part.remove(*share));
+        if let Some(found) = found
+            && let Some(part) = map(&mut shown, part)
+        {
             let mut held = json!({"averageUtilization": found});
             if *within == "target" {
                 held["type"] = "Utilization".into();

@@ -125,6 +125,7 @@ pub(super) static CORE: &[Row] = &[
             "source=source.component",
             "type",
         ],
+        prepare: events::prepare,
         validate: events::validate,
         ..namespaced("", "events", "io.k8s.api.core.v1.Event")
     },
@@ -210,6 +211,7 @@ pub(super) static CORE: &[Row] = &[
         short_names: &["quota"],
         flags: &[ReturnsDeleted],
         status: WITH_METADATA,
+        prepare: prepare::resource_quota,
         ..namespaced("", "resourcequotas", "io.k8s.api.core.v1.ResourceQuota")
     },
     Row {
