@@ -39,7 +39,6 @@ pub use http::Body;
 pub use journal::{Entry, Journal};
 pub use kubeconfig::{Credentials, Kubeconfig, WriteError};
 pub use matcher::Matcher;
-pub use persist::Error as DataError;
 pub use serve::{ListenError, Running};
 pub use server::{ApiServer, Options, Service, StartError};
 pub use status::{Cause, Details, Failure, FieldError, FieldErrorKind, Reason};

@@ -69,6 +69,9 @@ async fn start(options: &Options, authenticator: Authenticator) -> Result<Runnin
         fsync: options.fsync,
         ..steersman_apiserver::Options::default()
     })?;
+    if let Some(note) = server.note() {
+        eprintln!("note: {note}");
+    }
     for path in &options.crd {
         install(&server, path).await.with_context(|| format!("cannot install {}", path.display()))?;
     }

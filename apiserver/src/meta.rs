@@ -229,7 +229,7 @@ mod tests {
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
             },
-            schema: std::sync::Arc::default(),
+            schema: crate::schema::Schema::any().into(),
             columns: Vec::new(),
             selectable: Vec::new(),
         }

@@ -158,6 +158,7 @@ impl Core {
 pub struct ApiServer {
     core: Arc<Core>,
     controllers: Arc<Controllers>,
+    note: Option<Arc<str>>,
 }
 
 impl ApiServer {
@@ -167,10 +168,12 @@ impl ApiServer {
     /// If called outside of a tokio runtime.
     pub fn new(options: Options) -> Result<Self, StartError> {
         let store = Store::new(options.history);
+        let mut note = None;
         if let Some(dir) = &options.data_dir {
             let (log, restored) = persist::Log::open(dir, persist::Options { fsync: options.fsync })?;
             store.restore(restored.revision, restored.objects.into_iter());
             store.set_log(log);
+            note = restored.note.map(Arc::from);
         }
         let core = Core {
             store,
@@ -187,14 +190,14 @@ impl ApiServer {
             core.store.create_table(&served.table);
         }
         core.create_first_namespaces();
-        Ok(Self::run(core, options.controllers))
+        Ok(Self { note, ..Self::run(core, options.controllers) })
     }
 
     fn run(core: Core, with_controllers: bool) -> Self {
         let core = Arc::new(core);
         controllers::register_definitions(&core);
         let controllers = Arc::new(Controllers::start(&core, with_controllers));
-        Self { core, controllers }
+        Self { core, controllers, note: None }
     }
 
     /// The door without a socket: hand it to `kube::Client::new`.
@@ -205,6 +208,11 @@ impl ApiServer {
     /// The same for somebody: what they do is done in their name.
     pub fn service_as(&self, identity: Identity) -> Service {
         Service { server: self.clone(), identity: Some(identity) }
+    }
+
+    /// What was found wrong in the data directory and mended, for people to read: usually a last write that was never acknowledged.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The rules by which requests fail.
@@ -277,13 +285,13 @@ impl fmt::Debug for ApiServer {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// What it keeps on disk could not be read.
-    Data(persist::Error),
+    /// The data directory cannot be used; the text says why and what to do.
+    Data(Box<dyn StdError + Send + Sync>),
 }
 
 impl From<persist::Error> for StartError {
     fn from(error: persist::Error) -> Self {
-        Self::Data(error)
+        Self::Data(error.into())
     }
 }
 

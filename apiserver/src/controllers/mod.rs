@@ -11,6 +11,7 @@ mod namespaces;
 pub(crate) use definitions::{install, register_all as register_definitions};
 
 use crate::{
+    activity::Reader,
     auth::Identity,
     catalog::Served,
     http::query::write::WriteOptions,
@@ -38,8 +39,10 @@ impl Controllers {
     /// Start them, `all` or only those without which definitions would not be served.
     pub(crate) fn start(core: &Arc<Core>, all: bool) -> Self {
         let feed = core.store.feed();
+        // From now on the server is not idle before they are.
+        let reader = core.activity.reader_of_all();
         let crew = Crew { definitions: Definitions::default(), others: all.then(Default::default) };
-        Self { task: tokio::spawn(run(core.clone(), feed, crew)), all }
+        Self { task: tokio::spawn(run(core.clone(), feed, reader, crew)), all }
     }
 
     pub(crate) fn are_running(&self) -> bool {
@@ -80,8 +83,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-async fn run(core: Arc<Core>, mut feed: Feed, mut crew: Crew) {
-    let reader = core.activity.reader_of_all();
+async fn run(core: Arc<Core>, mut feed: Feed, reader: Arc<Reader>, mut crew: Crew) {
     let busy = core.activity.begin();
     crew.look_at_everything(&core);
     drop(busy);

@@ -142,11 +142,6 @@ pub(crate) fn partial_list<'o>(metadata: Value, objects: impl IntoIterator<Item 
 mod tests {
     use super::*;
 
-    /// Enough of JSON path for these tests.
-    fn find(path: &str, object: &Value) -> Vec<Value> {
-        object.pointer(&path.replace('.', "/")).cloned().into_iter().collect()
-    }
-
     fn clock() -> Clock {
         Clock::new("2026-01-02T03:04:05Z".parse().ok())
     }
@@ -175,7 +170,7 @@ mod tests {
 
     fn cells(resource: &Resource, object: &Value) -> Value {
         let clock = clock();
-        Tables { resource, clock: &clock, find, include: Include::None }.row(object)["cells"].take()
+        Tables { resource, clock: &clock, include: Include::None }.row(object)["cells"].take()
     }
 
     #[tokio::test(start_paused = true)]
@@ -185,7 +180,7 @@ mod tests {
             "metadata": {"name": "a", "creationTimestamp": "2026-01-02T03:00:00Z"},
             "data": {"x": "1"}, "binaryData": {"y": ""},
         });
-        let tables = Tables { resource: &resource, clock: &clock, find, include: Include::default() };
+        let tables = Tables { resource: &resource, clock: &clock, include: Include::default() };
         let table = tables.list(json!({"resourceVersion": "7"}), [&object]);
         let names: Vec<_> = table["columnDefinitions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
         assert_eq!(names, ["Name", "Data", "Age"]);
@@ -204,7 +199,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_says_its_columns_once() {
         let (resource, clock) = (built_in("", "secrets"), clock());
-        let tables = Tables { resource: &resource, clock: &clock, find, include: Include::Object };
+        let tables = Tables { resource: &resource, clock: &clock, include: Include::Object };
         let object = json!({"metadata": {"name": "a", "resourceVersion": "3"}, "type": "Opaque"});
         assert_eq!(tables.event(&object, true)["columnDefinitions"].as_array().map(Vec::len), Some(4));
         let later = tables.event(&object, false);
@@ -245,7 +240,7 @@ mod tests {
         let shown = json!(["5s", "Normal", "R", "pod/p", null, "c", "m", "<unknown>", 1, "e"]);
         assert_eq!((cells(&old, &event), cells(&new, &event)), (shown.clone(), shown));
         let clock = clock();
-        let view = Tables { resource: &new, clock: &clock, find, include: Include::Object }.one(&event);
+        let view = Tables { resource: &new, clock: &clock, include: Include::Object }.one(&event);
         assert_eq!(view["rows"][0]["object"]["regarding"]["name"], "p");
     }
 

@@ -82,7 +82,12 @@ fn field_text(served: &Served, object: Option<&Value>, field: &str) -> String {
         .zip(object)
         .and_then(|(selectable, object)| selectable.path.iter().try_fold(object, |value, name| value.get(name)));
     match value {
-        None | Some(Value::Null) => String::new(),
+        // The real server's types have these as numbers and switches, which are never absent.
+        None | Some(Value::Null) => match field {
+            "spec.hostNetwork" | "spec.unschedulable" => "false".into(),
+            "status.replicas" | "status.successful" => "0".into(),
+            _ => String::new(),
+        },
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     }

@@ -200,9 +200,6 @@ impl Call<'_> {
     /// Whether a change is one of what is wanted, not only of what is.
     fn counts(&self, new: &Value, old: &Value) -> bool {
         let strategy = self.served.strategy();
-        if !strategy.custom {
-            return new.get("spec") != old.get("spec");
-        }
         let empty = Map::new();
         let wanted = |object: &'_ Value| -> Map<String, Value> {
             let fields = object.as_object().unwrap_or(&empty).iter();

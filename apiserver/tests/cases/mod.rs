@@ -1,0 +1,3 @@
+//! The cases that catch a toy, by their numbers.
+
+mod life;

@@ -1,0 +1,4 @@
+//! The server from outside: requests and what comes back.
+
+mod cases;
+mod support;
