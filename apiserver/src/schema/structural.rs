@@ -194,7 +194,7 @@ impl Checker {
         for (key, must) in UNSTRUCTURAL {
             let empty = match &schema[*key] {
                 Value::Null => true,
-                Value::Bool(set) => !set && *key != "additionalProperties",
+                Value::Bool(set) => !set,
                 Value::String(text) => text.is_empty(),
                 Value::Array(list) => list.is_empty(),
                 _ => false,
