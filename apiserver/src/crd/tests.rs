@@ -138,6 +138,10 @@ fn exactly_one_version_is_stored_and_all_have_their_own_name() {
         assert!(errors(&at, json!(value))[0].ends_with("must have exactly one version marked as storage version"));
     }
     assert!(errors("/spec/versions/1/name", json!("v1"))[0].ends_with("must contain unique version names"));
+    assert_eq!(
+        errors("/spec/versions/1/storage", json!(true))[1],
+        r#"status.storedVersions: Invalid value: ["v1"]: must have the storage version v1beta1"#
+    );
 }
 
 #[test]
@@ -176,8 +180,10 @@ fn what_all_versions_share_is_told_once() {
         version["selectableFields"] = Value::Null;
     }
     let found = parsed(crd).unwrap_err();
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].field, "spec.validation.openAPIV3Schema.type");
+    let fields: Vec<_> = found.iter().map(|error| &*error.field).collect();
+    assert_eq!(fields, ["spec.validation.openAPIV3Schema.type"; 2]);
+    assert!(found[0].body.ends_with("if the status subresource is enabled"));
+    assert!(found[1].body.ends_with("must be object at the root"));
 }
 
 #[test]
