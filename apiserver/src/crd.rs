@@ -131,11 +131,6 @@ impl Definition {
         check::update(crd, old)
     }
 
-    /// All versions, served or not.
-    pub(crate) fn versions(&self) -> &[Version] {
-        &self.versions
-    }
-
     /// The version that objects are stored in.
     pub(crate) fn storage(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)

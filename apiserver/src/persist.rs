@@ -366,8 +366,11 @@ fn warn(dir: &Path, error: &io::Error) {
 #[derive(Default)]
 struct Replay {
     revision: u64,
-    tables: HashMap<TableName, HashMap<Key, (u64, Box<[u8]>)>>,
+    tables: HashMap<TableName, HashMap<Key, Restore>>,
 }
+
+/// An object's revision and tail.
+type Restore = (u64, Box<[u8]>);
 
 impl Replay {
     fn apply(&mut self, record: &Record<'_>) {

@@ -332,7 +332,9 @@ impl Table {
             if objects.len() < limit { objects.push(object.clone()) } else { remaining += 1 }
         };
         if past.is_empty() {
-            present.for_each(|(_, object)| take(object));
+            for (_, object) in present {
+                take(object);
+            }
         } else {
             let mut all: BTreeMap<&str, &Arc<Object>> = present.collect();
             for (key, object) in past.range::<str, _>(bounds).take_while(|(key, _)| inside(key)) {
@@ -341,7 +343,9 @@ impl Table {
                     None => all.remove(key),
                 };
             }
-            all.values().for_each(|object| take(object));
+            for object in all.values() {
+                take(object);
+            }
         }
         Ok(Scan { revision: at, objects, remaining })
     }

@@ -92,7 +92,9 @@ async fn run(core: Arc<Core>, mut feed: Feed, reader: Arc<Reader>, mut crew: Cre
         while let Some(news) = feed.try_next() {
             match news {
                 News::Changes(changes) => {
-                    changes.iter().for_each(|(table, change)| crew.see(&core, Seen::change(table, change)));
+                    for (table, change) in &changes {
+                        crew.see(&core, Seen::change(table, change));
+                    }
                 }
                 News::Lost => crew.look_at_everything(&core),
             }

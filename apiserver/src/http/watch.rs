@@ -14,15 +14,15 @@ use crate::{
     store::{Change, Cursor, Expired, Next, Range},
 };
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::{Stream, StreamExt, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::json;
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
 /// Bookmarks come this often, and once more shortly before the end.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// So long a streaming list waits for a revision that is not reached.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -66,7 +66,7 @@ pub(crate) fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListOptions
             // What goes wrong after the request was understood is told inside the stream.
             Err(Expired { floor }) => {
                 error_line(&mut failed, &Failure::expired(from, floor));
-                return Ok(Body::stream(StreamBody::new(stream::iter([frame(failed.freeze())]))));
+                return Ok(body(stream::iter([failed.freeze()])));
             }
         }
     };
@@ -98,13 +98,14 @@ pub(crate) fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListOptions
     }
     let lines = stream::unfold(watch, |mut watch| async move {
         let lines = watch.next().await?;
-        Some((frame(lines), watch))
+        Some((lines, watch))
     });
-    Ok(Body::stream(StreamBody::new(lines)))
+    Ok(body(lines))
 }
 
-fn frame(lines: Bytes) -> Result<Frame<Bytes>, Box<dyn Error + Send + Sync>> {
-    Ok(Frame::data(lines))
+/// A stream of lines as a body.
+fn body(lines: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+    Body::stream(StreamBody::new(lines.map(|lines| Ok(Frame::data(lines)))))
 }
 
 /// The real server waits before it says that it does not have that revision.
@@ -113,9 +114,9 @@ fn refuse_later(failure: Box<Failure>) -> Body {
         tokio::time::sleep(PATIENCE).await;
         let mut line = BytesMut::new();
         error_line(&mut line, &failure);
-        frame(line.freeze())
+        line.freeze()
     });
-    Body::stream(StreamBody::new(line))
+    body(line)
 }
 
 fn error_line(out: &mut BytesMut, failure: &Failure) {

@@ -105,7 +105,9 @@ impl Call<'_> {
         self.check_kind(&mut object)?;
         meta::types::check_types(&object)?;
         self.check_namespace(&mut object)?;
-        duplicates.iter_mut().for_each(|field| *field = format!("duplicate field \"{field}\""));
+        for field in &mut duplicates {
+            *field = format!("duplicate field \"{field}\"");
+        }
         self.fit(&mut object, duplicates)?;
         Ok(object)
     }

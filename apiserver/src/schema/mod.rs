@@ -27,7 +27,7 @@ use serde_json::Value;
 use std::{fmt, sync::Arc};
 
 /// The schema of a resource.
-pub struct Schema {
+pub(crate) struct Schema {
     nodes: Arc<[Node]>,
     root: Id,
     /// The object is one of Kubernetes' own types, which Go decodes.
