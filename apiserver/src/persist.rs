@@ -366,7 +366,13 @@ fn warn(dir: &Path, error: &io::Error) {
 #[derive(Default)]
 struct Replay {
     revision: u64,
-    tables: HashMap<TableName, HashMap<Key, (u64, Box<[u8]>)>>,
+    tables: HashMap<TableName, HashMap<Key, Stored>>,
+}
+
+/// An object that may be gone again before it is worth decoding.
+struct Stored {
+    revision: u64,
+    tail: Box<[u8]>,
 }
 
 impl Replay {
@@ -379,7 +385,8 @@ impl Replay {
                 }
                 let table = self.tables.get_mut(record.table);
                 let table = table.expect("it was put there if it was not");
-                table.insert(Key::from_text(record.key), (record.revision, record.tail.into()));
+                let stored = Stored { revision: record.revision, tail: record.tail.into() };
+                table.insert(Key::from_text(record.key), stored);
             }
             Kind::Remove => {
                 self.tables.get_mut(record.table).and_then(|table| table.remove(record.key));
@@ -416,7 +423,7 @@ impl Replay {
 
     fn objects(self) -> Result<Vec<(TableName, Object)>, Error> {
         let objects = self.tables.into_iter().flat_map(|(name, table)| {
-            table.into_iter().map(move |(key, (revision, tail))| match Content::from_tail(&tail) {
+            table.into_iter().map(move |(key, Stored { revision, tail })| match Content::from_tail(&tail) {
                 Ok(content) => Ok((name.clone(), Object::new(key, revision, content))),
                 Err(error) => Err(Error::Object(name.clone(), key, error)),
             })

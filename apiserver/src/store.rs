@@ -300,11 +300,11 @@ impl Table {
         let limit = range.limit.unwrap_or(usize::MAX);
         let mut objects = Vec::new();
         let mut remaining = 0;
-        let mut take = |object: &Arc<Object>| {
+        let take = |object: &Arc<Object>| {
             if objects.len() < limit { objects.push(object.clone()) } else { remaining += 1 }
         };
         if past.is_empty() {
-            present.for_each(|(_, object)| take(object));
+            present.map(|(_, object)| object).for_each(take);
         } else {
             let mut all: BTreeMap<&str, &Arc<Object>> = present.collect();
             for (key, object) in past.range::<str, _>(bounds).take_while(|(key, _)| inside(key)) {
@@ -313,7 +313,7 @@ impl Table {
                     None => all.remove(key),
                 };
             }
-            all.values().for_each(|object| take(object));
+            all.into_values().for_each(take);
         }
         Ok(Scan { revision: at, objects, remaining })
     }
