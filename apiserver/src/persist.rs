@@ -187,6 +187,9 @@ impl Log {
             size = Some(good);
         }
 
+        let restored = Restored { revision: replay.revision, objects: replay.objects()?, note };
+
+        // It can be used: only now it is changed.
         let path = segment_path(dir, last);
         let segment = match size {
             // A header that is not whole: nothing is in there yet.
@@ -220,7 +223,7 @@ impl Log {
             buffer: Vec::new(),
             snapshot: None,
         };
-        Ok((log, Restored { revision: replay.revision, objects: replay.objects()?, note }))
+        Ok((log, restored))
     }
 
     /// Append the write of an object; `content` is `None` if it was removed.

@@ -313,10 +313,10 @@ fn a_segment_that_is_not_the_last_has_no_torn_end() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_prefix_of_a_log_restores_to_a_prefix_of_the_writes(ops in prop::collection::vec(op(), 1..12), step in 1..5usize) {
+    fn every_prefix_of_a_log_restores_to_a_prefix_of_the_writes(ops in prop::collection::vec(op(), 1..8), step in 1..12usize) {
         let (dir, states) = written(&ops);
         let bytes = dir.read("1.log");
         let ends = record_ends(&bytes);
