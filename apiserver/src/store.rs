@@ -320,35 +320,35 @@ impl Table {
             past.insert(change.key().as_str(), change.before.as_ref());
         }
         let prefix = if range.namespace.is_empty() { String::new() } else { format!("{}/", range.namespace) };
+        // The first text after all that begin with the prefix: "0" comes after "/".
+        let end = if range.namespace.is_empty() { String::new() } else { format!("{}0", range.namespace) };
+        let end = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.as_str()) };
         let start = range.from.max(prefix.as_str());
-        let inside = |key: &str| key.starts_with(prefix.as_str());
-        let bounds = (Bound::Included(start), Bound::Unbounded);
-        let present = self.objects.range::<str, _>(bounds).map(|(key, object)| (key.as_str(), object));
-        let present = present.take_while(|(key, _)| inside(key));
+        if matches!(end, Bound::Excluded(end) if start >= end) {
+            return Ok(Scan { revision: at, objects: Vec::new(), remaining: 0 });
+        }
+        let bounds = (Bound::Included(start), end);
         let limit = range.limit.unwrap_or(usize::MAX);
-        let mut objects = Vec::new();
-        let mut remaining = 0;
-        let mut take = |object: &Arc<Object>| {
-            if objects.len() < limit { objects.push(object.clone()) } else { remaining += 1 }
-        };
-        if past.is_empty() {
-            for (_, object) in present {
-                take(object);
-            }
+        let present = self.objects.range::<str, _>(bounds);
+        let (objects, remaining) = if past.is_empty() {
+            take(present.map(|(_, object)| object), limit)
         } else {
-            let mut all: BTreeMap<&str, &Arc<Object>> = present.collect();
-            for (key, object) in past.range::<str, _>(bounds).take_while(|(key, _)| inside(key)) {
+            let mut all: BTreeMap<&str, &Arc<Object>> = present.map(|(key, object)| (key.as_str(), object)).collect();
+            for (key, object) in past.range::<str, _>(bounds) {
                 match object {
                     Some(object) => all.insert(key, object),
                     None => all.remove(key),
                 };
             }
-            for object in all.values() {
-                take(object);
-            }
-        }
+            take(all.into_values(), limit)
+        };
         Ok(Scan { revision: at, objects, remaining })
     }
+}
+
+/// The first `limit` objects, and how many more there are: those are counted without being looked at.
+fn take<'a>(mut objects: impl Iterator<Item = &'a Arc<Object>>, limit: usize) -> (Vec<Arc<Object>>, usize) {
+    (objects.by_ref().take(limit).cloned().collect(), objects.count())
 }
 
 /// A watcher's place in a table's log.
