@@ -1,3 +1,4 @@
 //! The cases that catch a toy, by their numbers.
 
 mod life;
+mod writes;
