@@ -83,7 +83,8 @@ impl Call<'_> {
             Input::Patch(patch) => {
                 let mut object = old.clone();
                 patch.apply(&mut object)?;
-                self.accept(Body { value: object, duplicates: Vec::new() }).map_err(|failure| {
+                self.check_same_namespace(&object)?;
+                let mut object = self.accept(Body { value: object, duplicates: Vec::new() }).map_err(|failure| {
                     // A patch may be well-formed and still make a built-in of the wrong shape.
                     let strict = failure.message.starts_with("strict decoding error");
                     if self.served.strategy().custom || strict || failure.code != 400 {
@@ -93,7 +94,9 @@ impl Call<'_> {
                     _ = patch.apply(&mut shown);
                     let error = FieldError::invalid("patch", &shown.to_string().into(), failure.message);
                     self.invalid("", vec![error])
-                })
+                })?;
+                self.check_name(name, &mut object)?;
+                Ok(object)
             }
         }
     }
@@ -117,6 +120,10 @@ impl Call<'_> {
 
     /// The resourceVersion and uid that a request carries are what it expects.
     fn check_preconditions(&self, name: &str, input: &Input, new: &Value, old: &Value) -> Result<()> {
+        let uid = meta_text(new, "uid");
+        if matches!(input, Input::Replace(_)) && !uid.is_empty() {
+            self.check_uid(name, uid, old)?;
+        }
         let seen = meta_text(new, "resourceVersion");
         let seen = if seen.is_empty() { 0 } else { revision(seen)? };
         if seen == 0 {
@@ -127,10 +134,6 @@ impl Call<'_> {
             }
         } else if seen != revision(meta_text(old, "resourceVersion"))? {
             return Err(self.conflict(name, super::CHANGED_MEANWHILE));
-        }
-        let uid = meta_text(new, "uid");
-        if matches!(input, Input::Replace(_)) && !uid.is_empty() {
-            self.check_uid(name, uid, old)?;
         }
         Ok(())
     }
