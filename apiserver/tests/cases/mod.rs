@@ -1,4 +1,6 @@
 //! The cases that catch a toy, by their numbers.
 
 mod life;
+mod streams;
+mod watches;
 mod writes;
