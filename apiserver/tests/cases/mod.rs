@@ -1,6 +1,7 @@
 //! The cases that catch a toy, by their numbers.
 
 mod life;
+mod lists;
 mod streams;
 mod watches;
 mod writes;
