@@ -2,6 +2,7 @@
 
 mod life;
 mod lists;
+mod races;
 mod streams;
 mod watches;
 mod writes;
