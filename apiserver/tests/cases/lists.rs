@@ -280,6 +280,32 @@ async fn fields_select_where_a_type_has_them() {
     server.get(&format!("{CONFIG_MAPS}?fieldSelector=nonsense")).await.expect(400);
 }
 
+/// Each view of an event knows its own names.
+#[tokio::test]
+async fn events_are_selected_by_the_names_of_their_view() {
+    let server = Server::start();
+    for (name, about) in [("e1", "x"), ("e2", "y")] {
+        let event = json!({
+            "metadata": {"name": name}, "type": "Normal", "reason": "R", "message": "m",
+            "involvedObject": {"kind": "Pod", "name": about, "namespace": "default"},
+        });
+        server.post("/api/v1/namespaces/default/events", event).await.expect(201);
+    }
+    let (core, new) = ("/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events");
+    for (path, selector, expected) in [
+        (core, "involvedObject.name%3Dy", Some("e2")),
+        (core, "involvedObject.kind%3DPod,involvedObject.name!%3Dy,type%3DNormal", Some("e1")),
+        (core, "regarding.name%3Dy", None),
+        (new, "regarding.name%3Dy", Some("e2")),
+        (new, "regarding.namespace%3Ddefault,regarding.name%3Dx", Some("e1")),
+        (new, "involvedObject.name%3Dy", None),
+    ] {
+        let found = server.get(&format!("{path}?fieldSelector={selector}")).await;
+        assert_eq!(found.code, if expected.is_some() { 200 } else { 400 }, "{path} {selector}: {}", found.text);
+        assert_eq!(found.names(), expected.into_iter().collect::<Vec<_>>());
+    }
+}
+
 /// Case 21.
 #[tokio::test]
 async fn fields_that_a_definition_names_select() {

@@ -1,5 +1,6 @@
 //! The cases that catch a toy, by their numbers.
 
+mod kube_watcher;
 mod life;
 mod lists;
 mod races;

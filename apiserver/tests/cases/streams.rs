@@ -210,3 +210,27 @@ async fn a_watch_from_the_future_is_silent() {
     assert!(watch.next().await.is_none());
     assert_eq!(opened.elapsed().as_secs(), 15);
 }
+
+#[tokio::test]
+async fn history_does_not_survive_a_restart() {
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("history_does_not_survive_a_restart");
+    _ = std::fs::remove_dir_all(&dir);
+    let options = steersman_apiserver::Options { data_dir: Some(dir.clone()), ..Default::default() };
+    let server = Server::with(options.clone());
+    let made = server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    let last = server.merge(&map("a"), json!({"data": {"k": "w"}})).await.expect(200);
+    drop(server);
+    let server = Server::with(options);
+    assert_eq!(server.get(&map("a")).await.expect(200).json, last.json);
+    let mut watch = server.watch(&watch_from(made.rv())).await;
+    let (kind, status) = watch.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(410)));
+    let mut watch = server.watch(&watch_from(last.rv())).await;
+    let next = server.post(CONFIG_MAPS, config_map("b")).await.expect(201);
+    assert!(next.rv() > last.rv());
+    assert_eq!(watch.next().await.unwrap(), ("ADDED".into(), next.json));
+    let refused = server.get(&format!("{CONFIG_MAPS}?resourceVersionMatch=Exact&resourceVersion={}", made.rv())).await;
+    assert_eq!(refused.expect(410).reason(), "Expired");
+    drop(server);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
