@@ -9,6 +9,7 @@
 //! Nothing here knows Kubernetes. A write names the revision of the object that it was made from, and is refused if the object has
 //! moved on: the pipeline that makes objects runs without the lock, and once more when it lost the race.
 
+mod durable;
 pub(crate) mod feed;
 
 use crate::{
@@ -245,25 +246,6 @@ impl Store {
         let revision = revision.min(state.revision);
         for table in state.tables.values_mut() {
             table.changes.forget(revision);
-        }
-    }
-
-    /// Make the store durable: `log` has what is in it, and takes what follows.
-    pub(crate) fn set_log(&self, log: Log) {
-        self.0.write().log = Some(log);
-    }
-
-    /// Put in what a log had. Only for a store that nothing was written to.
-    pub(crate) fn restore(&self, revision: u64, objects: impl Iterator<Item = (TableName, Object)>) {
-        let mut state = self.0.write();
-        state.revision = state.revision.max(revision);
-        let floor = state.revision;
-        for (name, object) in objects {
-            let table = state.tables.entry(name).or_insert_with(|| Table::new(floor));
-            table.objects.insert(object.key.clone(), Arc::new(object));
-        }
-        for table in state.tables.values_mut() {
-            table.changes.floor = floor;
         }
     }
 }
