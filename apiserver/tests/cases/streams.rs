@@ -234,3 +234,13 @@ async fn history_does_not_survive_a_restart() {
     drop(server);
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[tokio::test]
+async fn a_watch_ends_with_its_server() {
+    let server = Server::start();
+    let mut watch = server.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
+    server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    drop(server);
+    assert_eq!(watch.next_name().await, added("a"));
+    assert!(watch.next().await.is_none());
+}
