@@ -14,15 +14,15 @@ use crate::{
     store::{Change, Cursor, Expired, Next, Range},
 };
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::{Stream, StreamExt, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::json;
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
 /// Bookmarks come this often, and once more shortly before the end.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// Changes looked at at once: enough to be fast, few enough for a slow client's memory.
 const BATCH: usize = 128;
@@ -90,20 +90,20 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
     }
     let lines = stream::unfold(watch, |mut watch| async move {
         let lines = watch.next().await?;
-        Some((frame(lines), watch))
+        Some((lines, watch))
     });
-    Ok(Body::stream(StreamBody::new(lines)))
+    Ok(body(lines))
 }
 
-fn frame(lines: Bytes) -> Result<Frame<Bytes>, Box<dyn Error + Send + Sync>> {
-    Ok(Frame::data(lines))
+fn body(lines: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+    Body::stream(StreamBody::new(lines.map(|lines| Ok(Frame::data(lines)))))
 }
 
 /// What goes wrong after the request was understood is told inside the stream.
 fn failed(failure: &Failure) -> Body {
     let mut line = BytesMut::new();
     error_line(&mut line, failure);
-    Body::stream(StreamBody::new(stream::iter([frame(line.freeze())])))
+    body(stream::iter([line.freeze()]))
 }
 
 fn error_line(out: &mut BytesMut, failure: &Failure) {
