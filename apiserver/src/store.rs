@@ -355,6 +355,11 @@ impl Cursor {
         self.seen
     }
 
+    /// It begins at a revision that the store has not reached.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.seen > self.store.revision()
+    }
+
     /// What there is, without waiting; `None` if that is nothing, and then [`Self::seen`] is the store's revision.
     pub(crate) fn try_next(&mut self, limit: usize) -> Option<Next> {
         let state = self.store.0.read();

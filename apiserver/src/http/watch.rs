@@ -155,7 +155,9 @@ impl Watch {
             self.ended = true;
         } else if self.next_bookmark.is_some_and(|at| now >= at) {
             // Changes may have come that were not looked at: what was seen before them is still true.
-            self.bookmark(self.cursor.seen(), false);
+            if !self.cursor.is_ahead() {
+                self.bookmark(self.cursor.seen(), false);
+            }
             self.next_bookmark = Some(self.bookmark_after(now));
         }
     }

@@ -28,19 +28,32 @@ impl Call<'_> {
     pub(crate) fn update(&mut self, name: &str, input: &Input) -> Result<(Answer, bool)> {
         loop {
             let Some(existing) = self.find(name) else {
-                return match input {
+                match input {
                     Input::Replace(object) if self.served.strategy().create_on_update && self.part == Part::Whole => {
-                        let mut object = object.clone();
-                        self.check_name(name, &mut object)?;
-                        self.create(object).map(|answer| (answer, true))
+                        match self.create_by_update(name, object.clone()) {
+                            // Somebody else was faster.
+                            Err(failure) if failure.reason == Some(Reason::AlreadyExists) => continue,
+                            made => return made.map(|answer| (answer, true)),
+                        }
                     }
-                    _ => Err(self.not_found(name)),
-                };
+                    _ => return Err(self.not_found(name)),
+                }
             };
             if let Some(answer) = self.try_update(name, input, &existing)? {
                 return Ok((answer, false));
             }
         }
+    }
+
+    /// A revision in it says nothing, but a uid is of an object that is gone.
+    fn create_by_update(&mut self, name: &str, mut object: Value) -> Result<Answer> {
+        self.check_name(name, &mut object)?;
+        let uid = meta_text(&object, "uid");
+        if !uid.is_empty() {
+            self.check_uid(name, uid, &Value::Null)?;
+        }
+        meta_mut(&mut object).remove("resourceVersion");
+        self.create(object)
     }
 
     /// `None` if somebody else was faster.
@@ -130,7 +143,9 @@ impl Call<'_> {
             if !self.served.strategy().unconditional_update {
                 let error =
                     FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-                return Err(self.invalid(name, vec![error]));
+                // The real server names the resource here, not the kind.
+                let resource = &self.served.resource;
+                return Err(Failure::invalid(&resource.group, &resource.plural, name, vec![error]));
             }
         } else if seen != revision(meta_text(old, "resourceVersion"))? {
             return Err(self.conflict(name, super::CHANGED_MEANWHILE));
