@@ -5,7 +5,8 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
-    runtime::{reflector, watcher, watcher::Event},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    runtime::{reflector, reflector::ObjectRef, watcher, watcher::Event},
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -106,4 +107,48 @@ async fn a_watcher_whose_watch_breaks_goes_on_where_it_was() {
         told.extend(take(&mut events, 1).await.into_iter().filter(|event| event != "error"));
     }
     assert_eq!(told, ["delete a", "apply b", "apply c", "apply d"]);
+}
+
+/// Case 22, through a socket: what watchers make of it is what is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn watchers_over_a_socket_end_up_with_what_is_there() {
+    let server = Server::start();
+    let running = server.server.listen(([127, 0, 0, 1], 0).into(), None).await.expect("a free port");
+    let config = kube::Config::new(running.url().parse().expect("a URL"));
+    let api: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).expect("a client"));
+    let watchers = [watcher::Config::default(), watcher::Config::default().streaming_lists()].map(|config| {
+        let (reader, writer) = reflector::store();
+        let mut events = Box::pin(reflector(writer, watcher(api.clone(), config)));
+        tokio::spawn(async move {
+            while reader.get(&ObjectRef::new("last").within("default")).is_none() {
+                _ = events.next().await;
+            }
+            reader.state().iter().map(|object| object.metadata.clone()).collect::<Vec<_>>()
+        })
+    });
+    let writers = (0..4).map(|writer| {
+        let api = api.clone();
+        tokio::spawn(async move {
+            for n in 0..25 {
+                let name = format!("m{}", (writer + n) % 8);
+                let object = serde_json::from_value(json!({"metadata": {"name": &name}})).expect("a config map");
+                _ = api.create(&PostParams::default(), &object).await;
+                let patch = json!({"data": {"by": format!("{writer}.{n}")}});
+                _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+                if n % 3 == 0 {
+                    _ = api.delete(&name, &DeleteParams::default()).await;
+                }
+            }
+        })
+    });
+    futures::future::join_all(writers).await.into_iter().for_each(Result::unwrap);
+    server.post(CONFIG_MAPS, config_map("last")).await.expect(201);
+    let mut expected: Vec<_> =
+        api.list(&ListParams::default()).await.unwrap().into_iter().map(|it| it.metadata).collect();
+    expected.sort_by(|a, b| a.name.cmp(&b.name));
+    for watcher in watchers {
+        let mut seen = watcher.await.unwrap();
+        seen.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(seen, expected);
+    }
 }

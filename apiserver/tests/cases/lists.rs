@@ -202,6 +202,9 @@ async fn a_revision_can_be_asked_for_exactly() {
         let list = list(&server, &format!("{newer}resourceVersion={}", then.rv())).await.expect(200);
         assert_eq!((list.names(), list.rv()), (vec!["b", "c"], server.server.revision()));
     }
+    // With a limit it has always been meant exactly.
+    let page = list(&server, &format!("limit=1&resourceVersion={}", then.rv())).await.expect(200);
+    assert_eq!((page.names(), page.rv()), (vec!["a"], then.rv()));
     // An old revision of one object is not to be had: what is newer is given.
     let got = server.get(&format!("{CONFIG_MAPS}/b?resourceVersion={}", then.rv())).await.expect(200);
     assert_eq!(got.json["data"]["k"], "w");

@@ -51,6 +51,18 @@ async fn a_streaming_list_is_everything_once_and_then_a_bookmark() {
     assert_eq!(watch.next().await.unwrap(), ("ADDED".into(), live.json));
 }
 
+/// Case 13.
+#[tokio::test]
+async fn a_streaming_list_of_nothing_is_a_bookmark() {
+    let server = Server::start();
+    server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    let query = "allowWatchBookmarks=true&labelSelector=app";
+    let mut watch = server.watch(&format!("{CONFIG_MAPS}?{STREAMING}&{query}")).await;
+    let (kind, bookmark) = watch.next().await.unwrap();
+    assert_eq!((kind.as_str(), rv(&bookmark)), ("BOOKMARK", server.server.revision()));
+    assert_eq!(bookmark["metadata"]["annotations"][END_OF_INITIAL], "true");
+}
+
 /// Case 14.
 #[tokio::test]
 async fn a_streaming_list_has_to_be_asked_for_rightly() {
@@ -192,6 +204,22 @@ async fn a_short_history_expires_by_itself() {
     // Other kinds have a history of their own.
     let path = format!("/api/v1/secrets?watch=1&resourceVersion={from}&timeoutSeconds=1");
     assert!(server.watch(&path).await.next().await.is_none());
+}
+
+/// Case 18.
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_the_future_has_no_bookmarks() {
+    let server = Server::start();
+    let future = server.server.revision() + 2;
+    let query = "timeoutSeconds=8&allowWatchBookmarks=true";
+    let mut watch = server.watch(&format!("{}&{query}", watch_from(future))).await;
+    assert_eq!(watch.next().await, None);
+    let mut watch = server.watch(&format!("{}&{query}", watch_from(future))).await;
+    for name in ["a", "b"] {
+        server.post(CONFIG_MAPS, config_map(name)).await.expect(201);
+    }
+    let (kind, bookmark) = watch.next().await.unwrap();
+    assert_eq!((kind.as_str(), rv(&bookmark)), ("BOOKMARK", future));
 }
 
 /// Case 18.

@@ -76,6 +76,7 @@ async fn a_put_without_a_revision_is_for_some_types_only() {
         let refused = server.put(&path, body).await.expect(422);
         assert_eq!(refused.reason(), "Invalid", "{path}");
         assert_eq!(refused.cause_fields(), ["metadata.resourceVersion"]);
+        assert!(matches!(refused.json["details"]["kind"].as_str(), Some("widgets" | "leases")), "{}", refused.text);
         let cause = &refused.json["details"]["causes"][0];
         assert_eq!(cause["reason"], "FieldValueInvalid");
         assert_eq!(cause["message"], "Invalid value: 0: must be specified for an update");
@@ -96,6 +97,79 @@ async fn a_put_to_nothing_creates_only_what_is_created_that_way() {
     }
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
     server.put("/apis/rbac.authorization.k8s.io/v1/clusterroles/r", role).await.expect(201);
+}
+
+/// Case 3: a uid is that of an object which is gone.
+#[tokio::test]
+async fn a_put_of_what_was_deleted_does_not_bring_it_back() {
+    let server = Server::with_widgets().await;
+    for (path, body) in [(WIDGETS, widget("x")), (CONFIG_MAPS, config_map("x"))] {
+        let known = server.post(path, body).await.expect(201).json;
+        server.delete(&at(path, "x")).await.expect(200);
+        server.put(&at(path, "x"), known).await.expect(404);
+    }
+    let mut known = server.post(LEASES, lease("x")).await.expect(201).json;
+    server.delete(&at(LEASES, "x")).await.expect(200);
+    let refused = server.put(&at(LEASES, "x"), known.clone()).await.expect(409);
+    assert_eq!(refused.reason(), "Conflict");
+    let uid = known["metadata"]["uid"].as_str().unwrap();
+    let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+    assert!(refused.message().ends_with(&why), "{}", refused.text);
+    known["metadata"].as_object_mut().unwrap().remove("uid");
+    assert!(server.put(&at(LEASES, "x"), known.clone()).await.expect(201).rv() > rv(&known));
+}
+
+/// Case 3: of many who create by PUT, the others replace.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn puts_to_nothing_do_not_stumble_over_each_other() {
+    let server = Server::start();
+    let puts = (0..20).map(|n| {
+        let server = server.clone();
+        let body = json!({"metadata": {"name": "e", "labels": {"n": n.to_string()}}});
+        tokio::spawn(async move { server.put("/api/v1/namespaces/default/endpoints/e", body).await })
+    });
+    let mut codes: Vec<_> = join_all(puts).await.into_iter().map(|reply| reply.unwrap().code).collect();
+    codes.sort_unstable();
+    assert_eq!((&codes[..19], codes[19]), (&[200; 19][..], 201));
+}
+
+/// Cases 2 and 3, for more types: which of them create by PUT, and which replace without a revision.
+#[tokio::test]
+async fn types_differ_in_what_a_put_may_do() {
+    let server = Server::start();
+    let namespaced = |group: &str| format!("/{group}/namespaces/default");
+    let (core, rbac) = (namespaced("api/v1"), namespaced("apis/rbac.authorization.k8s.io/v1"));
+    let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});
+    let deployment = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"});
+    let about = json!({"namespace": "default"});
+    for (path, mut body, creates, unconditional) in [
+        (format!("{core}/secrets"), json!({}), false, true),
+        (format!("{core}/serviceaccounts"), json!({}), false, true),
+        (format!("{core}/pods"), json!({"spec": pod}), false, true),
+        (format!("{}/deployments", namespaced("apis/apps/v1")), json!({"spec": deployment}), false, true),
+        ("/api/v1/namespaces".into(), json!({}), false, true),
+        (format!("{core}/services"), json!({"spec": {"ports": [{"port": 80}]}}), true, true),
+        (format!("{core}/endpoints"), json!({}), true, true),
+        (format!("{core}/limitranges"), json!({"spec": {"limits": []}}), true, true),
+        (format!("{core}/events"), json!({"involvedObject": about}), true, true),
+        (format!("{rbac}/roles"), json!({}), true, true),
+        (format!("{rbac}/rolebindings"), json!({"roleRef": role}), true, true),
+        ("/apis/node.k8s.io/v1/runtimeclasses".into(), json!({"handler": "h"}), true, false),
+        ("/apis/storage.k8s.io/v1/csidrivers".into(), json!({"spec": {}}), false, false),
+        (format!("{}/poddisruptionbudgets", namespaced("apis/policy/v1")), json!({"spec": {}}), false, false),
+    ] {
+        body["metadata"] = json!({"name": "x"});
+        let put = server.put(&at(&path, "x"), body.clone()).await;
+        assert_eq!(put.code, if creates { 201 } else { 404 }, "{path}: {}", put.text);
+        let made = if creates { put } else { server.post(&path, body.clone()).await.expect(201) };
+        // What it was made of, and what became of it, is no change.
+        let put = server.put(&at(&path, "x"), body).await;
+        assert_eq!(put.code, if unconditional { 200 } else { 422 }, "{path}: {}", put.text);
+        let put = server.put(&at(&path, "x"), made.json.clone()).await.expect(200);
+        assert_eq!(put.json, made.json);
+    }
 }
 
 /// Case 4.
