@@ -9,6 +9,7 @@
 //! Nothing here knows Kubernetes. A write names the revision of the object that it was made from, and is refused if the object has
 //! moved on: the pipeline that makes objects runs without the lock, and once more when it lost the race.
 
+mod durable;
 pub(crate) mod feed;
 
 use crate::{
@@ -247,25 +248,6 @@ impl Store {
             table.changes.forget(revision);
         }
     }
-
-    /// Make the store durable: `log` has what is in it, and takes what follows.
-    pub(crate) fn set_log(&self, log: Log) {
-        self.0.write().log = Some(log);
-    }
-
-    /// Put in what a log had. Only for a store that nothing was written to.
-    pub(crate) fn restore(&self, revision: u64, objects: impl Iterator<Item = (TableName, Object)>) {
-        let mut state = self.0.write();
-        state.revision = state.revision.max(revision);
-        let floor = state.revision;
-        for (name, object) in objects {
-            let table = state.tables.entry(name).or_insert_with(|| Table::new(floor));
-            table.objects.insert(object.key.clone(), Arc::new(object));
-        }
-        for table in state.tables.values_mut() {
-            table.changes.floor = floor;
-        }
-    }
 }
 
 impl Changes {
@@ -375,6 +357,11 @@ impl Cursor {
     /// Everything up to this revision was handed out.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
+    }
+
+    /// It begins at a revision that the store has not reached.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.seen > self.store.revision()
     }
 
     /// What there is, without waiting; `None` if that is nothing, and then [`Self::seen`] is the store's revision.

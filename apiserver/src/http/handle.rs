@@ -340,7 +340,7 @@ impl Request<'_> {
     async fn serve(&self, call: &mut Call<'_>, served: &Arc<Served>, location: &Location, verb: &str) -> Result<Reply> {
         let name = location.name.as_deref().unwrap_or_default();
         match verb {
-            "watch" => self.watch(call, served, location),
+            "watch" => self.watch(call, served, location).await,
             "list" => self.list(call).await,
             "get" => self.get(call, name).await,
             "create" if !name.is_empty() => Err(Failure::method_not_allowed()),
@@ -432,13 +432,13 @@ impl Request<'_> {
         self.shown(200, body, &show)
     }
 
-    fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
+    async fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
         let show = Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Watch, self.query, &self.core.clock)?;
         let mut options = ListOptions::parse(self.query, true)?;
         if let Some(name) = &location.name {
             options.select_name(name);
         }
-        let body = watch(call, served, &options, show)?;
+        let body = watch(call, served, &options, show).await?;
         Ok(Reply::new(200, accept::JSON, body))
     }
 

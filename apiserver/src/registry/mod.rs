@@ -140,14 +140,19 @@ impl Call<'_> {
         Ok(())
     }
 
-    fn check_namespace(&self, object: &mut Value) -> Result<()> {
-        let meta = meta_mut(object);
-        let given = meta.get("namespace").and_then(Value::as_str).unwrap_or_default();
-        if !given.is_empty() && given != self.namespace {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
+    fn check_same_namespace(&self, object: &Value) -> Result<()> {
+        let given = meta_text(object, "namespace");
+        if given.is_empty() || given == self.namespace {
+            return Ok(());
         }
+        Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ))
+    }
+
+    fn check_namespace(&self, object: &mut Value) -> Result<()> {
+        self.check_same_namespace(object)?;
+        let meta = meta_mut(object);
         if self.namespace.is_empty() {
             meta.remove("namespace");
         } else {

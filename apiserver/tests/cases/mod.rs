@@ -1,3 +1,9 @@
 //! The cases that catch a toy, by their numbers.
 
+mod kube_watcher;
 mod life;
+mod lists;
+mod races;
+mod streams;
+mod watches;
+mod writes;
