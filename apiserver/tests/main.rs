@@ -1,4 +1,11 @@
 //! The server from outside: requests and what comes back.
 
+mod binary;
 mod cases;
+mod doors;
+mod kills;
+mod kube_rs;
+mod kubectl;
+mod process;
 mod support;
+mod wire;

@@ -13,7 +13,7 @@ use super::{
     watch::watch,
 };
 use crate::{
-    auth::{Identity, forbidden_for},
+    auth::{Identity, forbidden_for, forbidden_path_for},
     catalog::Served,
     cut::{Closed, DropAfter},
     decode,
@@ -204,6 +204,7 @@ struct Request<'a> {
 
 impl Request<'_> {
     async fn answer(&self, target: &Target, verb: &str) -> Result<Reply> {
+        self.authorize(target, verb)?;
         match target {
             Target::Resource(location) => self.resource(location, verb).await,
             Target::Nothing => Ok(Reply::nothing()),
@@ -292,7 +293,6 @@ impl Request<'_> {
         {
             return Err(Failure::method_not_allowed());
         }
-        self.authorize(location, verb)?;
         let options = self.write_options(verb)?;
         let mut call = Call {
             core: self.core,
@@ -308,11 +308,16 @@ impl Request<'_> {
         Ok(reply)
     }
 
-    /// The place of RBAC: until it is here, whoever is known may do everything.
-    fn authorize(&self, location: &Location, verb: &str) -> Result<()> {
-        if !self.identity.is_anonymous() {
+    /// The place of RBAC: until it is here, whoever is known may do everything, and others may see that the server is well. It comes
+    /// first: what there is, and what is not, is told to nobody else.
+    fn authorize(&self, target: &Target, verb: &str) -> Result<()> {
+        if !self.identity.is_anonymous() || matches!(target, Target::Health { .. } | Target::Version) {
             return Ok(());
         }
+        let Target::Resource(location) = target else {
+            let verb = self.parts.method.as_str().to_lowercase();
+            return Err(forbidden_path_for(&self.identity, &verb, self.parts.uri.path()));
+        };
         let resource = match &location.subresource {
             Some(subresource) => format!("{}/{subresource}", location.resource),
             None => location.resource.clone(),
