@@ -1,4 +1,5 @@
 //! The server from outside: requests and what comes back.
 
+mod bad_input;
 mod cases;
 mod support;
