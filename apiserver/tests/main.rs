@@ -2,4 +2,5 @@
 
 mod bad_input;
 mod cases;
+mod powers;
 mod support;
