@@ -288,9 +288,12 @@ impl Request<'_> {
             return if served.strategy().custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
         }
         let part = part(served, location)?;
-        if !served.resource.verbs.contains(&verb)
-            || (part != Part::Whole && !matches!(verb, "get" | "update" | "patch"))
-        {
+        let misplaced = match verb {
+            "create" => location.name.is_some(),
+            "update" | "patch" => location.name.is_none(),
+            _ => part != Part::Whole && verb != "get",
+        };
+        if misplaced || !served.resource.verbs.contains(&verb) {
             return Err(Failure::method_not_allowed());
         }
         let options = self.write_options(verb)?;
@@ -348,7 +351,6 @@ impl Request<'_> {
             "watch" => self.watch(call, served, location).await,
             "list" => self.list(call).await,
             "get" => self.get(call, name).await,
-            "create" if !name.is_empty() => Err(Failure::method_not_allowed()),
             "create" => {
                 let show = self.show_object()?;
                 let object = call.accept(self.decode_body()?)?;
@@ -422,7 +424,7 @@ impl Request<'_> {
         let show = self.show_object()?;
         let input = match verb {
             "patch" => ScaleInput::Patch(self.patch(call)?),
-            _ => ScaleInput::Replace(self.decode_body()?.value),
+            _ => ScaleInput::replace(self.decode_body()?.value)?,
         };
         let scale = call.update_scale(name, &input)?;
         self.encoded(200, &scale, show.format())

@@ -104,10 +104,12 @@ impl Call<'_> {
         let Body { value: mut object, mut duplicates } = body;
         self.check_kind(&mut object)?;
         meta::types::check_types(&object)?;
+        let unknown = meta::types::tidy(&mut object);
         self.check_namespace(&mut object)?;
         for field in &mut duplicates {
             *field = format!("duplicate field \"{field}\"");
         }
+        duplicates.extend(unknown.iter().map(|field| format!("unknown field \"{field}\"")));
         self.fit(&mut object, duplicates)?;
         Ok(object)
     }
@@ -118,6 +120,11 @@ impl Call<'_> {
         let Some(fields) = object.as_object_mut() else {
             return Err(Failure::bad_request(format!("the body is not an object of kind {}", resource.kind)));
         };
+        for name in ["apiVersion", "kind"] {
+            if fields.get(name).is_some_and(|value| !value.is_string() && !value.is_null()) {
+                return Err(Failure::bad_request(format!("json: cannot unmarshal {name}: it is not a string")));
+            }
+        }
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if resource.strategy.custom && (kind.is_empty() || api_version.is_empty()) {

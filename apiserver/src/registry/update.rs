@@ -96,7 +96,7 @@ impl Call<'_> {
             Input::Patch(patch) => {
                 let mut object = old.clone();
                 patch.apply(&mut object)?;
-                self.check_same_namespace(&object)?;
+                self.check_stays(name, &object)?;
                 let mut object = self.accept(Body { value: object, duplicates: Vec::new() }).map_err(|failure| {
                     // A patch may be well-formed and still make a built-in of the wrong shape.
                     let strict = failure.message.starts_with("strict decoding error");
@@ -112,6 +112,18 @@ impl Call<'_> {
                 Ok(object)
             }
         }
+    }
+
+    /// A patch does not move an object.
+    fn check_stays(&self, name: &str, object: &Value) -> Result<()> {
+        for (field, here) in [("name", name), ("namespace", self.namespace)] {
+            if let Some(given) = object["metadata"][field].as_str().filter(|given| *given != here) {
+                return Err(Failure::bad_request(format!(
+                    "the {field} of the object ({given}) does not match the {field} on the URL ({here})"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn check_name(&self, name: &str, object: &mut Value) -> Result<()> {
