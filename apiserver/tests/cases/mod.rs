@@ -3,6 +3,7 @@
 mod kube_watcher;
 mod life;
 mod lists;
+mod model;
 mod races;
 mod streams;
 mod watches;
