@@ -104,7 +104,7 @@ impl PartialEq for Content {
     }
 }
 
-/// Whether serde_json's maps are in the order of insertion: `preserve_order` is on if any crate of the process wants it. Equal
+/// Whether maps of `serde_json` are in the order of insertion: `preserve_order` is on if any crate of the process wants it. Equal
 /// objects have equal bytes even then.
 static KEEPS_ORDER: LazyLock<bool> = LazyLock::new(|| {
     let map: Map<_, _> = ["b", "a"].map(|key| (key.to_owned(), Value::Null)).into_iter().collect();
