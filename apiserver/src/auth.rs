@@ -199,7 +199,7 @@ pub fn forbidden_for(
 }
 
 /// 403: `identity` may not do this with what is no resource.
-pub fn forbidden_path_for(identity: &Identity, verb: &str, path: &str) -> Box<Failure> {
+pub(crate) fn forbidden_path_for(identity: &Identity, verb: &str, path: &str) -> Box<Failure> {
     let message = format!("forbidden: User \"{}\" cannot {verb} path \"{path}\"", identity.user);
     Failure::new(403, Reason::Forbidden, message).about(Details::default())
 }
