@@ -7,5 +7,6 @@ mod kills;
 mod kube_rs;
 mod kubectl;
 mod process;
+mod restarts;
 mod support;
 mod wire;
