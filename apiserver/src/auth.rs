@@ -178,7 +178,7 @@ fn fields(line: &str) -> Result<Vec<String>, &'static str> {
 
 /// 403: `identity` may not do this. `resource` may have its subresource with it, `widgets/status`; without a `namespace`
 /// it is about the cluster.
-pub fn forbidden_for(
+pub(crate) fn forbidden_for(
     identity: &Identity,
     verb: &str,
     group: &str,

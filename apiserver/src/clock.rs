@@ -6,30 +6,30 @@ use tokio::time::Instant;
 
 /// Tells the time for `creationTimestamp` and the like.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     started: Timestamp,
     at: Instant,
 }
 
 impl Clock {
     /// A clock that begins at `started`; the wall clock's time if that is `None`.
-    pub fn new(started: Option<Timestamp>) -> Self {
+    pub(crate) fn new(started: Option<Timestamp>) -> Self {
         Self { started: started.unwrap_or_else(Timestamp::now), at: Instant::now() }
     }
 
     /// Now.
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         let passed = SignedDuration::try_from(self.at.elapsed()).unwrap_or(SignedDuration::MAX);
         self.started.saturating_add(passed).unwrap_or(Timestamp::MAX)
     }
 
     /// Now, to the second, as objects carry it: `2026-01-02T03:04:05Z`.
-    pub fn timestamp(&self) -> String {
+    pub(crate) fn timestamp(&self) -> String {
         timestamp(self.now())
     }
 
     /// `after` from now, to the second.
-    pub fn timestamp_after(&self, after: Duration) -> String {
+    pub(crate) fn timestamp_after(&self, after: Duration) -> String {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         timestamp(self.now().saturating_add(after).unwrap_or(Timestamp::MAX))
     }

@@ -6,7 +6,7 @@ pub(crate) mod status;
 mod tests;
 
 use crate::{
-    resource::{Cell, Column, Generation, NameRule, Resource, Scale, Selectable, StatusRule, Strategy},
+    resource::{Cell, Column, Generation, NameRule, Resource, ResourceSchema, Scale, Selectable, StatusRule, Strategy},
     schema::Schema,
     status::FieldError,
 };
@@ -131,11 +131,6 @@ impl Definition {
         check::update(crd, old)
     }
 
-    /// All versions, served or not.
-    pub(crate) fn versions(&self) -> &[Version] {
-        &self.versions
-    }
-
     /// The version that objects are stored in.
     pub(crate) fn storage(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)
@@ -171,7 +166,7 @@ impl Definition {
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
             },
-            schema: version.schema.clone(),
+            schema: ResourceSchema::Custom(version.schema.clone()),
             columns: version.columns.clone(),
             selectable: version.selectable.clone(),
         }

@@ -42,14 +42,14 @@ impl Error for Closed {}
 
 /// A watch's body that breaks after a number of events: with an error, since a dropped connection is no clean end.
 #[derive(Debug)]
-pub struct DropAfter<B> {
+pub(crate) struct DropAfter<B> {
     body: Pin<Box<B>>,
     left: u64,
 }
 
 impl<B> DropAfter<B> {
     /// `body` up to its `events`th event. Events are counted by the line ends that close them, however they are framed.
-    pub fn new(body: B, events: u64) -> Self {
+    pub(crate) fn new(body: B, events: u64) -> Self {
         Self { body: Box::pin(body), left: events }
     }
 

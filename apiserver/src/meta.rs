@@ -230,7 +230,7 @@ mod tests {
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
             },
-            schema: crate::schema::Schema::any().into(),
+            schema: crate::resource::ResourceSchema::Custom(crate::schema::Schema::any().into()),
             columns: Vec::new(),
             selectable: Vec::new(),
         }

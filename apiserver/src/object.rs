@@ -132,13 +132,6 @@ impl Object {
         out.put_slice(&self.content.tail);
     }
 
-    /// The object's JSON.
-    pub(crate) fn json(&self, head: &Head) -> Bytes {
-        let mut out = BytesMut::new();
-        self.write(&mut out, head, self.revision);
-        out.freeze()
-    }
-
     /// The object, to be changed or looked into.
     pub(crate) fn decode(&self, head: &Head) -> Map<String, Value> {
         self.decode_at(head, self.revision)
@@ -211,7 +204,8 @@ mod tests {
         let stored = object(
             &json!({"apiVersion": "x", "kind": "y", "metadata": {"name": "a", "resourceVersion": "3"}, "data": {"k": "v\n"}}),
         );
-        let shown = stored.json(&Head::new("example.com/v1", "Widget"));
+        let mut shown = BytesMut::new();
+        stored.write(&mut shown, &Head::new("example.com/v1", "Widget"), 7);
         let expected = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"resourceVersion":"7","name":"a"},"data":{"k":"v\n"}}"#;
         assert_eq!(shown, expected);
         assert_eq!(Value::Object(stored.decode_at(&Head::bare(), 9))["metadata"]["resourceVersion"], "9");

@@ -2,71 +2,99 @@
 
 use crate::{schema::Schema, status::FieldError};
 use serde_json::Value;
-use std::sync::Arc;
+use std::{
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 /// One resource in one version, as it is served at one path.
 #[derive(Debug)]
-pub struct Resource {
+pub(crate) struct Resource {
     /// Empty for the core group.
-    pub group: Arc<str>,
+    pub(crate) group: Arc<str>,
     /// Such as `v1`.
-    pub version: Arc<str>,
+    pub(crate) version: Arc<str>,
     /// Such as `ConfigMap`.
-    pub kind: Arc<str>,
+    pub(crate) kind: Arc<str>,
     /// Such as `ConfigMapList`.
-    pub list_kind: Arc<str>,
+    pub(crate) list_kind: Arc<str>,
     /// As in the path: `configmaps`.
-    pub plural: Arc<str>,
+    pub(crate) plural: Arc<str>,
     /// `configmap`.
-    pub singular: Arc<str>,
+    pub(crate) singular: Arc<str>,
     /// `cm`.
-    pub short_names: Vec<Arc<str>>,
+    pub(crate) short_names: Vec<Arc<str>>,
     /// `all`.
-    pub categories: Vec<Arc<str>>,
+    pub(crate) categories: Vec<Arc<str>>,
     /// Objects live in namespaces.
-    pub namespaced: bool,
+    pub(crate) namespaced: bool,
     /// What is served, in the order discovery shows: `create, delete, deletecollection, get, list, patch, update, watch`.
-    pub verbs: &'static [&'static str],
+    pub(crate) verbs: &'static [&'static str],
     /// How its objects behave.
-    pub strategy: Strategy,
+    pub(crate) strategy: Strategy,
     /// Of the whole object; metadata is not its business.
-    pub schema: Arc<Schema>,
+    pub(crate) schema: ResourceSchema,
     /// What `kubectl get` shows after the name.
-    pub columns: Vec<Column>,
+    pub(crate) columns: Vec<Column>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: name and path.
-    pub selectable: Vec<Selectable>,
+    pub(crate) selectable: Vec<Selectable>,
+}
+
+/// The schema of a resource.
+#[derive(Debug)]
+pub(crate) enum ResourceSchema {
+    /// By the name of a built-in's type: looked up when it is first needed, so that a server is ready at once.
+    Builtin(&'static str, OnceLock<Schema>),
+    Custom(Arc<Schema>),
+}
+
+impl ResourceSchema {
+    pub(crate) fn builtin(definition: &'static str) -> Self {
+        Self::Builtin(definition, OnceLock::new())
+    }
+}
+
+impl Deref for ResourceSchema {
+    type Target = Schema;
+    fn deref(&self) -> &Schema {
+        match self {
+            Self::Builtin(definition, schema) => schema.get_or_init(|| Schema::builtin(definition)),
+            Self::Custom(schema) => schema,
+        }
+    }
 }
 
 /// How the objects of a resource behave where types differ.
 #[derive(Clone, Debug)]
-pub struct Strategy {
+#[expect(clippy::struct_excessive_bools, reason = "each is a way in which types differ")]
+pub(crate) struct Strategy {
     /// Defined by a `CustomResourceDefinition`.
-    pub custom: bool,
+    pub(crate) custom: bool,
     /// When `metadata.generation` counts.
-    pub generation: Generation,
+    pub(crate) generation: Generation,
     /// A PUT without resourceVersion is accepted.
-    pub unconditional_update: bool,
+    pub(crate) unconditional_update: bool,
     /// A PUT to a name that is not there creates it.
-    pub create_on_update: bool,
+    pub(crate) create_on_update: bool,
     /// DELETE answers with the object, not with a `Status`.
-    pub returns_deleted: bool,
+    pub(crate) returns_deleted: bool,
     /// How long an object is given to go, if deletion is graceful for its type.
-    pub grace: Option<fn(&Value) -> u64>,
+    pub(crate) grace: Option<fn(&Value) -> u64>,
     /// `/status` is served, and takes these besides `status`.
-    pub status: Option<StatusRule>,
+    pub(crate) status: Option<StatusRule>,
     /// `/scale` is served.
-    pub scale: Option<Scale>,
+    pub(crate) scale: Option<Scale>,
     /// What names may look like.
-    pub name: NameRule,
+    pub(crate) name: NameRule,
     /// Changes an object before it is validated, given the one it replaces: what types do beyond schema and metadata.
-    pub prepare: fn(&mut Value, Option<&Value>),
+    pub(crate) prepare: fn(&mut Value, Option<&Value>),
     /// What is wrong with an object, given the one it replaces, beyond schema and metadata.
-    pub validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    pub(crate) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
 }
 
 /// When `metadata.generation` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
+pub(crate) enum Generation {
     /// The type has none.
     None,
     /// With every change of `spec` (custom resources: of anything but metadata and a status of its own).
@@ -77,29 +105,29 @@ pub enum Generation {
 
 /// What a status update takes besides `status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatusRule {
+pub(crate) struct StatusRule {
     /// `metadata.labels`.
-    pub labels: bool,
+    pub(crate) labels: bool,
     /// `metadata.annotations`.
-    pub annotations: bool,
+    pub(crate) annotations: bool,
     /// `metadata.finalizers`.
-    pub finalizers: bool,
+    pub(crate) finalizers: bool,
 }
 
 /// Where `/scale` finds its numbers, as keys from the object's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scale {
+pub(crate) struct Scale {
     /// `spec.replicas`.
-    pub spec_replicas: Vec<String>,
+    pub(crate) spec_replicas: Vec<String>,
     /// `status.replicas`.
-    pub status_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
     /// A selector as text, or (built-ins) a label selector.
-    pub selector: Option<Vec<String>>,
+    pub(crate) selector: Option<Vec<String>>,
 }
 
 /// What names may look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
+pub(crate) enum NameRule {
     /// `a.b-c.d`, at most 253: most types.
     Subdomain,
     /// `a-b`, at most 63, starting with a letter or digit: namespaces.
@@ -112,24 +140,24 @@ pub enum NameRule {
 
 /// A column of `kubectl get`.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub(crate) struct Column {
     /// Its heading.
-    pub name: String,
+    pub(crate) name: String,
     /// `string`, `integer`, `number`, `boolean` or `date`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Such as `int64`; mostly empty.
-    pub format: String,
+    pub(crate) format: String,
     /// What it means.
-    pub description: String,
+    pub(crate) description: String,
     /// 0 is always shown, more only with `-o wide`.
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// How its cell is made.
-    pub cell: Cell,
+    pub(crate) cell: Cell,
 }
 
 /// How a cell is made.
 #[derive(Clone)]
-pub enum Cell {
+pub(crate) enum Cell {
     /// By the JSON path of a definition's printer column.
     Path(String),
     /// By code: for built-ins.
@@ -138,16 +166,16 @@ pub enum Cell {
 
 /// A field that can be selected by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selectable {
+pub(crate) struct Selectable {
     /// As it is written in a selector: `spec.nodeName`.
-    pub name: String,
+    pub(crate) name: String,
     /// The keys that lead to it, from the object's root.
-    pub path: Vec<String>,
+    pub(crate) path: Vec<String>,
 }
 
 impl Resource {
     /// `group/version`, or `v1` for the core group.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
     }
 }

@@ -43,10 +43,10 @@ const MAX_HEAD: usize = 256 << 10;
 
 /// From where a request came, among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(pub SocketAddr);
+pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// What can be served on a socket: a handler that is cloned for each request.
-pub trait Handler<B>:
+pub(crate) trait Handler<B>:
     Service<Request<Incoming>, Response = Response<B>, Future: Send> + Clone + Send + 'static
 {
 }
@@ -60,7 +60,7 @@ impl<B, S> Handler<B> for S where
 /// gives other requests a few seconds to end, and closes what is left.
 ///
 /// Each request has its [`Peer`] among its extensions, and the [`Identity`] that its client's certificate stands for.
-pub async fn serve<S, B>(listener: TcpListener, tls: Option<Tls>, service: S, shutdown: impl Future)
+pub(crate) async fn serve<S, B>(listener: TcpListener, tls: Option<Tls>, service: S, shutdown: impl Future)
 where
     S: Handler<B>,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
@@ -206,7 +206,7 @@ pub struct Running {
 impl Running {
     /// Serves on `listen`, over TLS if there is an authority. The authenticator is the one that `service` asks: without
     /// tokens in it every caller is admin, and then only loopback is listened on.
-    pub async fn start<S, B>(
+    pub(crate) async fn start<S, B>(
         listen: SocketAddr,
         authority: Option<&Authority>,
         authenticator: &Authenticator,

@@ -11,7 +11,7 @@ use crate::{
     faults::Faults,
     http::{Body, read_body},
     journal::Journal,
-    object::{Content, Head, Key, Object},
+    object::{Content, Key},
     persist,
     serve::{ListenError, Running},
     status::Failure,
@@ -108,11 +108,6 @@ impl Core {
         let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
         let hex = format!("{bits:032x}");
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
-    }
-
-    pub(crate) fn is_namespace_terminating(&self, namespace: &Object) -> bool {
-        let namespace = Value::Object(namespace.decode(&Head::bare()));
-        crate::registry::is_deleting(&namespace)
     }
 
     /// The namespaces that every cluster has.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// What every handler may fail with. Boxed: failing is the rare case.
-pub type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
 
 /// A request that failed, as a `v1 Status`.
 #[derive(Clone, Debug, PartialEq)]
@@ -311,7 +311,7 @@ impl Failure {
 }
 
 /// `widgets.example.com`, or `pods` for the core group.
-pub fn qualified(group: &str, resource: &str) -> String {
+pub(crate) fn qualified(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.into() } else { format!("{resource}.{group}") }
 }
 
@@ -323,7 +323,7 @@ impl Serialize for Failure {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Status<'a> {
+        struct Wire<'a> {
             kind: &'static str,
             api_version: &'static str,
             metadata: Meta<'a>,
@@ -341,7 +341,7 @@ impl Serialize for Failure {
             #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
             continue_token: Option<&'a str>,
         }
-        Status {
+        Wire {
             kind: "Status",
             api_version: "v1",
             metadata: Meta { continue_token: self.continue_token.as_deref() },

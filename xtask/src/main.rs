@@ -32,7 +32,7 @@ enum Command {
     Soak(soak::Options),
     /// Measure our workloads, and with --peers the same ones on the peers, in one table
     Bench(bench::Options),
-    /// Make the API server's table of built-in types from Kubernetes' OpenAPI document
+    /// Make the API server's table of built-in types from Kubernetes' API description
     Openapi(openapi::Options),
 }
 

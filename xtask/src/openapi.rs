@@ -1,4 +1,4 @@
-//! `openapi`: makes the API server's table of built-in types from Kubernetes' own OpenAPI document.
+//! `openapi`: makes the API server's table of built-in types from Kubernetes' own API description.
 //!
 //! The document is `api/openapi-spec/swagger.json` of the Go module `k8s.io/kubernetes` (Apache-2.0). What is kept is
 //! what says how an object is put together; descriptions and paths are dropped. The same document always gives the
@@ -38,7 +38,7 @@ const KEPT: &[&str] =
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Kubernetes' OpenAPI v2 document
+    /// Kubernetes' API description (swagger.json)
     swagger: PathBuf,
     /// Where the table goes
     #[arg(long, default_value = "apiserver/src/schema/builtin.json.gz")]

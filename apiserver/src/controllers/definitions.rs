@@ -66,7 +66,7 @@ impl Definitions {
         }
         if let Some(taken) = conflict(core, &object) {
             return write_status(core, definitions, object, |status, now| {
-                crd::status::refuse_names(status, &taken, now)
+                crd::status::refuse_names(status, &taken, now);
             })
             .map(drop);
         }

@@ -13,6 +13,7 @@ use crate::{
     server::Core,
     status::Result,
 };
+use memchr::memmem;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -48,19 +49,16 @@ impl Garbage {
     pub(super) fn see(&mut self, core: &Core, seen: Seen<'_>) {
         let Some(object) = seen.object() else { return };
         let place = (Arc::from(seen.table), object.key.clone());
+        let owners_before = self.owners.get(&place).cloned();
         self.index(&place, seen.after);
-        match seen.after {
-            Some(after) => {
-                if self.owners.contains_key(&place) || mentions(after, b"\"deletionTimestamp\"") {
-                    self.due.insert(place);
-                }
-            }
-            None => {
-                let uid = uid_of(object);
-                self.due.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
-                // Those that wait for this one are its owners.
-                self.wake_owners(core, object);
-            }
+        if let Some(before) = seen.before.filter(|_| owners_before.as_ref() != self.owners.get(&place)) {
+            // Those that wait for this one, or for it to let go of them.
+            self.wake_owners(core, before);
+        }
+        if seen.after.is_none() {
+            self.due.extend(self.dependents.get(&uid_of(object)).into_iter().flatten().cloned());
+        } else if self.owners.contains_key(&place) || mentions(object, b"\"deletionTimestamp\"") {
+            self.due.insert(place);
         }
     }
 
@@ -112,10 +110,10 @@ impl Garbage {
         if is_deleting(&decoded) {
             if has(ORPHAN) {
                 self.orphan_dependents(core, &decoded)?;
-                return self.drop_finalizer(core, place, &decoded, ORPHAN);
+                return drop_finalizer(core, place, &decoded, ORPHAN);
             }
             if has(FOREGROUND) && !self.push_dependents(core, &decoded) {
-                return self.drop_finalizer(core, place, &decoded, FOREGROUND);
+                return drop_finalizer(core, place, &decoded, FOREGROUND);
             }
             return Ok(());
         }
@@ -179,11 +177,11 @@ impl Garbage {
         }
         Ok(())
     }
+}
 
-    fn drop_finalizer(&self, core: &Core, place: &Place, object: &Value, finalizer: &str) -> Result<()> {
-        let kept: Vec<_> = finalizers(object).filter(|name| *name != finalizer).collect();
-        patch(core, place, object, json!({"finalizers": kept}))
-    }
+fn drop_finalizer(core: &Core, place: &Place, object: &Value, finalizer: &str) -> Result<()> {
+    let kept: Vec<_> = finalizers(object).filter(|name| *name != finalizer).collect();
+    patch(core, place, object, json!({"finalizers": kept}))
 }
 
 /// Merge something into an object's metadata, if it is still at the revision that was looked at.
@@ -241,5 +239,5 @@ fn uid_of(object: &Object) -> String {
 
 /// Whether an object's JSON has a word in it: most objects need not be decoded to know that they have no owners.
 fn mentions(object: &Object, word: &[u8]) -> bool {
-    object.content().tail().windows(word.len()).any(|window| window == word)
+    memmem::find(object.content().tail(), word).is_some()
 }

@@ -71,10 +71,27 @@ pub(super) fn definition(crd: &Value) -> Vec<FieldError> {
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", &spec["versions"], detail));
     }
+    stored(crd, versions, &mut errors);
     self::names(names, &mut errors);
     // Conversion by webhook is not served.
     one_of("spec.conversion.strategy", &spec["conversion"]["strategy"], &["None"], &mut errors);
     errors
+}
+
+/// The version that objects are stored in is among those that they may be stored in.
+fn stored(crd: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
+    let storage = || versions.iter().filter(|version| version["storage"] == true).map(|version| &version["name"]);
+    let told = list(&crd["status"]["storedVersions"]);
+    let stored: Vec<_> = if told.is_empty() { storage().take(1).collect() } else { told.iter().collect() };
+    let at = "status.storedVersions";
+    if stored.is_empty() {
+        errors.push(FieldError::invalid(at, &Value::Null, "must have at least one stored version"));
+        return;
+    }
+    for name in storage().filter(|name| !stored.contains(name)) {
+        let detail = format!("must have the storage version {}", name.as_str().unwrap_or_default());
+        errors.push(FieldError::invalid(at, &json!(stored), detail));
+    }
 }
 
 fn names(names: &Value, errors: &mut Vec<FieldError>) {
@@ -133,6 +150,12 @@ pub(super) fn version(
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
         errors.push(FieldError::required(format!("spec.versions[{index}].schema.openAPIV3Schema"), ""));
+    }
+    if has_status && schema["type"].as_str().is_some_and(|kind| !kind.is_empty() && kind != "object") {
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is \
+                      enabled";
+        let at = format!("{}.openAPIV3Schema.type", at("schema", "validation"));
+        errors.push(FieldError::invalid(at, &schema["type"], detail));
     }
     let allowed = |key: &String| ROOT_FIELDS.iter().any(|(_, field)| field == key);
     if has_status && schema.as_object().is_some_and(|schema| !schema.keys().all(allowed)) {
@@ -215,9 +238,15 @@ pub(super) fn selectable(fields: &[Value], schema: &Schema, at: &str) -> Vec<Fie
             errors.push(FieldError::required(at, ""));
             continue;
         };
+        if !text.starts_with('.') {
+            let first = text.split('.').next().unwrap_or_default();
+            let detail = format!("is an invalid path: expected [ or . but got: {first}");
+            errors.push(FieldError::invalid(at, path, detail));
+            continue;
+        }
         let keys = keys(text);
         let found = keys.iter().try_fold(schema.root(), |node, key| schema.field(node, key));
-        let Some(node) = found.filter(|_| text.starts_with('.')) else {
+        let Some(node) = found else {
             let detail = "is an invalid path: does not refer to a valid field";
             errors.push(FieldError::invalid(at, path, detail));
             continue;

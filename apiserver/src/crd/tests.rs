@@ -79,7 +79,7 @@ fn each_served_version_is_a_resource() {
     let resources = definition.resources();
     assert_eq!(resources.iter().map(|resource| &*resource.version).collect::<Vec<_>>(), ["v1", "v1beta1"]);
     assert_eq!(&*definition.storage().unwrap().name, "v1");
-    assert_eq!(definition.versions().len(), 3);
+    assert_eq!(definition.versions.len(), 3);
     let v1 = &resources[0];
     assert_eq!(v1.api_version(), "example.com/v1");
     assert_eq!((&*v1.kind, &*v1.list_kind, &*v1.plural, &*v1.singular), ("Widget", "WidgetList", "widgets", "widget"));
@@ -138,6 +138,10 @@ fn exactly_one_version_is_stored_and_all_have_their_own_name() {
         assert!(errors(&at, json!(value))[0].ends_with("must have exactly one version marked as storage version"));
     }
     assert!(errors("/spec/versions/1/name", json!("v1"))[0].ends_with("must contain unique version names"));
+    assert_eq!(
+        errors("/spec/versions/1/storage", json!(true))[1],
+        r#"status.storedVersions: Invalid value: ["v1"]: must have the storage version v1beta1"#
+    );
 }
 
 #[test]
@@ -176,8 +180,10 @@ fn what_all_versions_share_is_told_once() {
         version["selectableFields"] = Value::Null;
     }
     let found = parsed(crd).unwrap_err();
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].field, "spec.validation.openAPIV3Schema.type");
+    let fields: Vec<_> = found.iter().map(|error| &*error.field).collect();
+    assert_eq!(fields, ["spec.validation.openAPIV3Schema.type"; 2]);
+    assert!(found[0].body.ends_with("if the status subresource is enabled"));
+    assert!(found[1].body.ends_with("must be object at the root"));
 }
 
 #[test]

@@ -288,9 +288,12 @@ impl Request<'_> {
             return if served.strategy().custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
         }
         let part = part(served, location)?;
-        if !served.resource.verbs.contains(&verb)
-            || (part != Part::Whole && !matches!(verb, "get" | "update" | "patch"))
-        {
+        let misplaced = match verb {
+            "create" => location.name.is_some(),
+            "update" | "patch" => location.name.is_none(),
+            _ => part != Part::Whole && verb != "get",
+        };
+        if misplaced || !served.resource.verbs.contains(&verb) {
             return Err(Failure::method_not_allowed());
         }
         let options = self.write_options(verb)?;
@@ -345,10 +348,9 @@ impl Request<'_> {
     async fn serve(&self, call: &mut Call<'_>, served: &Arc<Served>, location: &Location, verb: &str) -> Result<Reply> {
         let name = location.name.as_deref().unwrap_or_default();
         match verb {
-            "watch" => self.watch(call, served, location),
+            "watch" => self.watch(call, served, location).await,
             "list" => self.list(call).await,
             "get" => self.get(call, name).await,
-            "create" if !name.is_empty() => Err(Failure::method_not_allowed()),
             "create" => {
                 let show = self.show_object()?;
                 let object = call.accept(self.decode_body()?)?;
@@ -422,7 +424,7 @@ impl Request<'_> {
         let show = self.show_object()?;
         let input = match verb {
             "patch" => ScaleInput::Patch(self.patch(call)?),
-            _ => ScaleInput::Replace(self.decode_body()?.value),
+            _ => ScaleInput::replace(self.decode_body()?.value)?,
         };
         let scale = call.update_scale(name, &input)?;
         self.encoded(200, &scale, show.format())
@@ -437,13 +439,13 @@ impl Request<'_> {
         self.shown(200, body, &show)
     }
 
-    fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
+    async fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
         let show = Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Watch, self.query, &self.core.clock)?;
         let mut options = ListOptions::parse(self.query, true)?;
         if let Some(name) = &location.name {
             options.select_name(name);
         }
-        let body = watch(call, served, &options, show)?;
+        let body = watch(call, served, &options, show).await?;
         Ok(Reply::new(200, accept::JSON, body))
     }
 

@@ -93,27 +93,10 @@ impl Tables<'_> {
     fn cell(&self, column: &Column, object: &Value) -> Value {
         match &column.cell {
             Cell::Code(code) => code(object, self.clock),
-            // Paths are simple: they lead to one value, or to none.
-            Cell::Path(path) => match jsonpath::find(path, object).into_iter().next().cloned() {
-                None => Value::Null,
-                Some(value) => self.shown(&column.kind, value),
+            Cell::Path(path) => match (&*column.kind, jsonpath::cell(path, &column.kind, object)) {
+                ("date", date @ Value::String(_)) => age::age(&date, self.clock.now()).into(),
+                (_, value) => value,
             },
-        }
-    }
-
-    /// A value in a column of some kind; null where it does not fit.
-    fn shown(&self, kind: &str, value: Value) -> Value {
-        match (kind, value) {
-            (_, Value::Null) => Value::Null,
-            ("string", value @ Value::String(_))
-            | ("number", value @ Value::Number(_))
-            | ("boolean", value @ Value::Bool(_)) => value,
-            ("string", value) => value.to_string().into(),
-            ("integer", Value::Number(number)) => {
-                number.as_i64().or_else(|| number.as_f64().map(|it| it as i64)).into()
-            }
-            ("date", value @ Value::String(_)) => age::age(&value, self.clock.now()).into(),
-            _ => Value::Null,
         }
     }
 }

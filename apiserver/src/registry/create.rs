@@ -4,6 +4,7 @@ use super::{Answer, Call, meta_mut, meta_text};
 use crate::{
     admission::Operation,
     meta,
+    object::{Head, Object},
     resource::Generation,
     status::{Cause, Failure, Result},
     store::Refused,
@@ -20,12 +21,14 @@ const OWNED: [&str; 6] =
 impl Call<'_> {
     /// Store a new object.
     pub(crate) fn create(&mut self, mut object: Value) -> Result<Answer> {
-        if !meta_text(&object, "resourceVersion").is_empty() {
+        if !matches!(meta_text(&object, "resourceVersion"), "" | "0") {
             return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
         }
         self.check_namespace_is_open()?;
         let meta = meta_mut(&mut object);
-        OWNED.iter().for_each(|field| drop(meta.remove(*field)));
+        for field in OWNED {
+            meta.remove(field);
+        }
         let base = meta_text(&object, "generateName").to_owned();
         let generated = meta_text(&object, "name").is_empty() && !base.is_empty();
         if generated {
@@ -99,7 +102,7 @@ impl Call<'_> {
         let Some(namespace) = self.core.store.get("namespaces", self.namespace) else {
             return Err(Failure::not_found("", "namespaces", self.namespace));
         };
-        if !self.core.is_namespace_terminating(&namespace) {
+        if !is_terminating(&namespace) {
             return Ok(());
         }
         let resource = &self.served.resource;
@@ -116,4 +119,8 @@ impl Call<'_> {
         }
         Err(failure)
     }
+}
+
+fn is_terminating(namespace: &Object) -> bool {
+    super::is_deleting(&Value::Object(namespace.decode(&Head::bare())))
 }

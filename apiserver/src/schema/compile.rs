@@ -1,6 +1,9 @@
 //! From a definition's `openAPIV3Schema`, already found to be structural, to a table of nodes.
 
-use super::{Additional, Bound, Format, Id, Kind, List, Node, Pattern, Rules, Schema, formats, path::Path, pattern};
+use super::{
+    Additional, Bound, Format, Id, Kind, List, Node, Pattern, Rules, Schema, formats, path::Path, pattern,
+    validate::NO_FIELD,
+};
 use crate::status::FieldError;
 use serde_json::{Map, Value};
 
@@ -176,7 +179,8 @@ impl Schema {
             let mut found = Vec::new();
             self.check(id, default, None, &Path::ROOT, &mut found);
             errors.extend(found.into_iter().map(|error| {
-                let field = if error.field.is_empty() { at.clone() } else { format!("{at}.{}", error.field) };
+                let whole = error.field.is_empty() || error.field == NO_FIELD;
+                let field = if whole { at.clone() } else { format!("{at}.{}", error.field) };
                 FieldError { field, ..error }
             }));
         }

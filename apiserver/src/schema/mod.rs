@@ -9,6 +9,7 @@ mod decode;
 mod default;
 mod formats;
 mod gotime;
+mod keywords;
 mod listtype;
 mod path;
 mod pattern;
@@ -26,7 +27,7 @@ use serde_json::Value;
 use std::{fmt, sync::Arc};
 
 /// The schema of a resource.
-pub struct Schema {
+pub(crate) struct Schema {
     nodes: Arc<[Node]>,
     root: Id,
     /// The object is one of Kubernetes' own types, which Go decodes.
@@ -163,12 +164,14 @@ impl Schema {
 
     /// The schema of a custom resource's version: its `openAPIV3Schema`, which stands at `path` of the definition.
     pub(crate) fn from_crd(schema: &Value, preserve_unknown_fields: bool, path: &str) -> Result<Self, Vec<FieldError>> {
-        let errors = structural::check(schema, path);
+        let (mut errors, others) = structural::check(schema, path);
         if !errors.is_empty() {
+            errors.extend(others);
             return Err(errors);
         }
         let compiled = compile::compile(schema, preserve_unknown_fields);
-        let errors = compiled.check_defaults(schema, path);
+        errors.extend(compiled.check_defaults(schema, path));
+        errors.extend(others);
         if errors.is_empty() { Ok(compiled) } else { Err(errors) }
     }
 

@@ -54,9 +54,15 @@ fn schema() -> impl Strategy<Value = Value> {
             rules.extend(default.map(|default| ("default".into(), default)));
             Value::Object(rules)
         });
+    let leaf = prop_oneof![8 => leaf, 1 => Just(json!({"x-kubernetes-int-or-string": true}))];
     leaf.prop_recursive(4, 24, 3, |inner| {
-        let list = (inner.clone(), rules()).prop_map(|(items, mut rules)| {
+        let kind = prop::sample::select(vec!["atomic", "set", "map"]);
+        let list = (inner.clone(), rules(), kind).prop_map(|(items, mut rules, kind)| {
             rules.extend([("type".into(), json!("array")), ("items".into(), items)]);
+            rules.insert("x-kubernetes-list-type".into(), json!(kind));
+            if kind == "map" {
+                rules.insert("x-kubernetes-list-map-keys".into(), json!(["a"]));
+            }
             Value::Object(rules)
         });
         let map = (inner.clone(), rules()).prop_map(|(each, mut rules)| {

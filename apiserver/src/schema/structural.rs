@@ -5,35 +5,36 @@ use super::{compile::JUNCTORS, pattern};
 use crate::status::FieldError;
 use serde_json::{Value, json};
 
-const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-
 /// Deeper than any schema in use, shallow enough for every stack.
 const MAX_DEPTH: usize = 100;
 
-/// What is wrong with a schema, sorted.
-pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
-    let mut checker = Checker { errors: Vec::new() };
+/// What is wrong with a schema, sorted: what keeps it from being structural, and what else is.
+pub(super) fn check(schema: &Value, path: &str) -> (Vec<FieldError>, Vec<FieldError>) {
+    let mut checker = Checker { errors: Vec::new(), others: Vec::new() };
     if schema["nullable"] == true {
         checker.forbidden(format!("{path}.nullable"), "nullable cannot be true at the root");
     }
     checker.node(schema, path, &Place { level: Level::Root, depth: 0, meta: false, no_default: None });
-    let mut errors = checker.errors;
+    let Checker { mut errors, mut others } = checker;
     errors.sort_by_cached_key(ToString::to_string);
-    errors
+    others.sort_by_cached_key(ToString::to_string);
+    (errors, others)
 }
 
 pub(super) struct Checker {
     pub(super) errors: Vec<FieldError>,
+    /// What does not keep a schema from being structural.
+    others: Vec<FieldError>,
 }
 
 /// Where a node stands.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     level: Level,
     depth: usize,
     /// Inside apiVersion, kind or metadata.
-    meta: bool,
+    pub(super) meta: bool,
     /// Why there may be no default here.
-    no_default: Option<&'a str>,
+    pub(super) no_default: Option<&'a str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,9 +62,11 @@ impl Checker {
         if place.depth > MAX_DEPTH {
             return self.forbidden(path.into(), "must not be nested this deep");
         }
+        let structural = self.errors.len();
         self.keywords(schema, path, place);
-        self.kind(schema, path, place.level);
         self.list_and_map(schema, path);
+        self.others.extend(self.errors.drain(structural..));
+        self.kind(schema, path, place.level);
         self.meta(schema, path, place.level);
         let given = (place.level == Level::Root).then_some(Given { schema, path });
         self.values(schema, given, path, place, true);
@@ -155,48 +158,6 @@ impl Checker {
         }
     }
 
-    /// Keywords that are not served, wherever they stand.
-    fn keywords(&mut self, schema: &Value, path: &str, place: &Place<'_>) {
-        let kind = &schema["type"];
-        if kind.as_str().is_some_and(|kind| !kind.is_empty() && !TYPES.contains(&kind)) {
-            self.errors.push(FieldError::not_supported(format!("{path}.type"), kind, TYPES));
-        }
-        if kind == "null" {
-            let detail = "type cannot be set to null, use nullable as an alternative";
-            self.forbidden(format!("{path}.type"), detail);
-        }
-        if !schema["default"].is_null()
-            && let Some(reason) = place.no_default
-        {
-            self.forbidden(format!("{path}.default"), &format!("must not be set {reason}"));
-        }
-        for key in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
-            if !schema[key].is_null() {
-                self.forbidden(format!("{path}.{key}"), &format!("{key} is not supported"));
-            }
-        }
-        if schema["items"].is_array() {
-            self.forbidden(format!("{path}.items"), "items must be a schema object and not an array");
-        }
-        if schema["uniqueItems"] == true {
-            let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-            self.forbidden(format!("{path}.uniqueItems"), detail);
-        }
-        let additional = &schema["additionalProperties"];
-        if entries(&schema["properties"]).next().is_some() && (additional == false || additional.is_object()) {
-            let detail = "additionalProperties and properties are mutual exclusive";
-            self.forbidden(format!("{path}.additionalProperties"), detail);
-        }
-        if schema["x-kubernetes-preserve-unknown-fields"] == false {
-            let at = format!("{path}.x-kubernetes-preserve-unknown-fields");
-            self.invalid(at, &json!(false), "must be true or undefined");
-        }
-        if place.meta && is_set(schema, "x-kubernetes-embedded-resource") {
-            let at = format!("{path}.x-kubernetes-embedded-resource");
-            self.forbidden(at, "must not be used inside of resource meta");
-        }
-    }
-
     /// What is asked of values. `types` allows the one place where junctors may name types: what int-or-string is
     /// spelled out as.
     fn values(&mut self, schema: &Value, given: Option<Given<'_>>, path: &str, place: &Place<'_>, types: bool) {
@@ -226,12 +187,14 @@ impl Checker {
         if place.depth > MAX_DEPTH {
             return self.forbidden(path.into(), "must not be nested this deep");
         }
+        let structural = self.errors.len();
         self.keywords(schema, path, place);
+        self.others.extend(self.errors.drain(structural..));
         self.values(schema, given, path, place, types);
         for (key, must) in UNSTRUCTURAL {
             let empty = match &schema[*key] {
                 Value::Null => true,
-                Value::Bool(set) => !set && *key != "additionalProperties",
+                Value::Bool(set) => !set,
                 Value::String(text) => text.is_empty(),
                 Value::Array(list) => list.is_empty(),
                 _ => false,
@@ -302,14 +265,20 @@ pub(super) fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> 
     value.as_object().into_iter().flatten()
 }
 
-fn is_set(schema: &Value, key: &str) -> bool {
+pub(super) fn is_set(schema: &Value, key: &str) -> bool {
     schema[key] == true
 }
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use crate::status::FieldError;
     use serde_json::{Value, json};
+
+    fn check(schema: &Value, path: &str) -> Vec<FieldError> {
+        let (mut errors, others) = super::check(schema, path);
+        errors.extend(others);
+        errors
+    }
 
     fn errors(spec: Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"spec": spec}});
@@ -380,9 +349,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                "s.properties[kind].default: Forbidden: must not be set in top-level kind",
                 "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but \
                  metadata is implicitly specified",
+                "s.properties[kind].default: Forbidden: must not be set in top-level kind",
             ]
         );
     }

@@ -102,6 +102,10 @@ fn missing_and_unsupported_and_too_much_are_told_in_their_own_words() {
         ["spec.tags: Too many: 4: must have at most 3 items"]
     );
     assert_eq!(
+        errors(json!({"color": "red", "map": {"a": 1, "b": 2}})),
+        ["spec.map: Too many: 2: must have at most 1 item"]
+    );
+    assert_eq!(
         errors(json!({"color": "red", "closed": {"x": 1}})),
         ["spec.closed: Invalid value: \"x\": spec.closed.x in body is a forbidden property"]
     );

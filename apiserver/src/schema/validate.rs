@@ -13,7 +13,7 @@ const NOT_CHECKED: &str = "some validation rules were not checked because the ob
                            correct the existing errors to complete validation";
 
 /// The field of errors that have none.
-const NO_FIELD: &str = "<nil>";
+pub(super) const NO_FIELD: &str = "<nil>";
 
 impl Schema {
     /// Everything that is wrong with an object, given the one it replaces.
@@ -254,8 +254,8 @@ impl Found<'_> {
         let Some(rules) = rules.filter(|rules| !rules.one_of_values.is_empty()) else { return };
         if value.is_null() || !rules.one_of_values.iter().any(|allowed| same(allowed, value)) {
             let allowed = rules.one_of_values.iter().map(|allowed| match allowed {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
+                Value::String(text) => escaped(text),
+                other => escaped(&other.to_string()),
             });
             self.errors.push(FieldError::not_supported(self.path.to_string(), value, allowed));
         }
@@ -312,6 +312,12 @@ fn is_multiple(number: &Number, factor: f64) -> bool {
     }
 }
 
+/// As it stands between quotes.
+fn escaped(text: &str) -> String {
+    let quoted = json!(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
 /// 1 and 1.0 are the same.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
@@ -325,11 +331,15 @@ fn key_text(item: &Value, keys: &[String]) -> String {
 }
 
 fn too_long(path: &Path<'_>, max: usize) -> FieldError {
-    FieldError::too_long(path.to_string(), max)
+    let bytes = if max == 1 { "byte" } else { "bytes" };
+    let body = format!("Too long: may not be more than {max} {bytes}");
+    FieldError { kind: FieldErrorKind::TooLong, field: path.to_string(), body }
 }
 
 fn too_many(path: &Path<'_>, found: usize, max: usize) -> FieldError {
-    FieldError::too_many(path.to_string(), found, max)
+    let items = if max == 1 { "item" } else { "items" };
+    let body = format!("Too many: {found}: must have at most {max} {items}");
+    FieldError { kind: FieldErrorKind::TooMany, field: path.to_string(), body }
 }
 
 /// Errors after which rules are not asked: the object is not even of the shape that they expect.

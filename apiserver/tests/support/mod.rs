@@ -61,7 +61,12 @@ impl Reply {
 
     /// The names of a list's items.
     pub fn names(&self) -> Vec<&str> {
-        self.json["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str()).collect()
+        self.json["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|item| item["metadata"]["name"].as_str())
+            .collect()
     }
 }
 
@@ -154,7 +159,8 @@ impl Server {
         self.server.wait_idle().await;
         let definition = self.get(&format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")).await;
         let established = definition.json["status"]["conditions"].as_array().into_iter().flatten();
-        let established = established.filter(|condition| condition["type"] == "Established" && condition["status"] == "True");
+        let established =
+            established.filter(|condition| condition["type"] == "Established" && condition["status"] == "True");
         assert_eq!(established.count(), 1, "{}", definition.text);
     }
 

@@ -1,0 +1,232 @@
+//! What the server says of every object: names, uids, times, generations, owners.
+
+use crate::support::*;
+use serde_json::{Value, json};
+use steersman_apiserver::Options;
+
+const A: &str = "/apis/example.com/v1/namespaces/default/widgets/a";
+
+fn generation(reply: &Reply) -> &Value {
+    &reply.json["metadata"]["generation"]
+}
+
+/// Case 23.
+#[tokio::test]
+async fn what_only_the_server_may_say_is_replaced_in_a_new_object() {
+    let server = Server::with_widgets().await;
+    let mut forged = widget("");
+    forged["metadata"] = json!({
+        "generateName": "made-", "uid": "forged", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 99,
+        "deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 7, "selfLink": "/forged",
+    });
+    forged["status"] = json!({"phase": "Forged"});
+    let made = server.post(WIDGETS, forged).await.expect(201);
+    let meta = &made.json["metadata"];
+    assert_eq!(meta["generation"], 1);
+    assert_eq!(meta["uid"].as_str().map(str::len), Some(36));
+    assert!(meta["creationTimestamp"].as_str().is_some_and(|time| !time.starts_with("2001")), "{meta}");
+    for gone in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        assert_eq!(meta.get(gone), None, "{gone}");
+    }
+    assert_eq!(made.json.get("status"), None);
+    let suffix = meta["name"].as_str().and_then(|name| name.strip_prefix("made-")).expect("the prefix");
+    assert_eq!(suffix.len(), 5);
+    assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "{suffix}");
+}
+
+#[tokio::test]
+async fn the_base_of_a_generated_name_is_cut_so_that_the_whole_has_63_characters() {
+    let server = Server::start();
+    let body = json!({"metadata": {"generateName": "a".repeat(80)}});
+    let made = server.post(CONFIG_MAPS, body).await.expect(201);
+    let name = made.json["metadata"]["name"].as_str().expect("a name").to_owned();
+    assert_eq!(name.len(), 63);
+    assert!(name.starts_with(&"a".repeat(58)));
+    assert_eq!(made.json["metadata"]["generateName"], "a".repeat(80));
+    server.get(&format!("{CONFIG_MAPS}/{name}")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_given_name_wins_over_a_generated_one_and_one_of_them_is_needed() {
+    let server = Server::start();
+    let made = server.post(CONFIG_MAPS, json!({"metadata": {"name": "mine", "generateName": "x-"}})).await.expect(201);
+    assert_eq!(made.json["metadata"]["name"], "mine");
+    let failure = server.post(CONFIG_MAPS, json!({"metadata": {}})).await.expect(422);
+    assert_eq!(failure.cause_fields(), ["metadata.name"]);
+    assert!(failure.message().ends_with("metadata.name: Required value: name or generateName is required"));
+}
+
+#[tokio::test]
+async fn a_seed_makes_names_and_uids_the_same_in_every_run() {
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let server = Server::with(Options { seed: Some(7), ..Options::default() });
+        let made = server.post(CONFIG_MAPS, json!({"metadata": {"generateName": "x-"}})).await.expect(201);
+        runs.push((made.json["metadata"]["name"].clone(), made.json["metadata"]["uid"].clone()));
+    }
+    assert_eq!(runs[0], runs[1]);
+}
+
+#[tokio::test]
+async fn an_update_leaves_to_the_server_what_is_the_server_s() {
+    let server = Server::with_widgets().await;
+    let made = server.post(WIDGETS, widget("a")).await.expect(201);
+    let mut forged = made.json.clone();
+    forged["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
+    forged["metadata"]["generation"] = json!(99);
+    forged["metadata"]["deletionTimestamp"] = json!("2001-01-01T00:00:00Z");
+    forged["metadata"]["selfLink"] = json!("/forged");
+    let put = server.put(A, forged).await.expect(200);
+    assert_eq!(put.json, made.json, "nothing was changed, and nothing written");
+}
+
+#[tokio::test]
+async fn a_uid_cannot_be_patched() {
+    let server = Server::with_widgets().await;
+    server.post(WIDGETS, widget("a")).await.expect(201);
+    let failure = server.merge(A, json!({"metadata": {"uid": "other"}})).await.expect(422);
+    assert_eq!(failure.cause_fields(), ["metadata.uid"]);
+    assert!(failure.message().contains("field is immutable"), "{}", failure.text);
+}
+
+#[tokio::test]
+async fn the_name_in_the_body_is_that_in_the_path() {
+    let server = Server::with_widgets().await;
+    let mut made = server.post(WIDGETS, widget("a")).await.expect(201).json;
+    made["metadata"]["name"] = json!("zzz");
+    let failure = server.put(A, made).await.expect(400);
+    assert!(failure.message().starts_with("the name of the object (zzz) does not match the name on the URL"));
+}
+
+/// Case 24.
+#[tokio::test]
+async fn the_generation_counts_changes_of_what_is_wanted() {
+    let server = Server::with_widgets().await;
+    assert_eq!(generation(&server.post(WIDGETS, widget("a")).await.expect(201)), 1);
+    let labelled = server.merge(A, json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+    assert_eq!(generation(&labelled), 1);
+    let changed = server.merge(A, json!({"spec": {"color": "blue"}})).await.expect(200);
+    assert_eq!(generation(&changed), 2);
+    let ignored = server.merge(A, json!({"status": {"phase": "Done"}})).await.expect(200);
+    assert_eq!(ignored.json, changed.json);
+    let reported = server.merge(&format!("{A}/status"), json!({"status": {"phase": "Done"}})).await.expect(200);
+    assert_eq!((generation(&reported), &reported.json["status"]["phase"]), (&json!(2), &json!("Done")));
+    assert!(reported.rv() > changed.rv());
+}
+
+/// Case 24: a status that has no endpoint of its own is like everything else.
+#[tokio::test]
+async fn without_a_status_subresource_the_status_counts_too() {
+    let server = Server::start();
+    let mut definition = widgets();
+    definition["spec"]["versions"].as_array_mut().expect("versions").truncate(1);
+    definition["spec"]["versions"][0].as_object_mut().expect("a version").remove("subresources");
+    server.install(definition).await;
+    let mut made = widget("a");
+    made["status"] = json!({"phase": "New"});
+    let made = server.post(WIDGETS, made).await.expect(201);
+    assert_eq!((generation(&made), &made.json["status"]["phase"]), (&json!(1), &json!("New")));
+    let changed = server.merge(A, json!({"status": {"phase": "Done"}})).await.expect(200);
+    assert_eq!((generation(&changed), &changed.json["status"]["phase"]), (&json!(2), &json!("Done")));
+    server.merge(&format!("{A}/status"), json!({"status": {"phase": "No"}})).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_deployment_has_a_generation_and_a_config_map_has_none() {
+    let server = Server::start();
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    assert_eq!(generation(&server.post(path, super::subresources::deployment("a")).await.expect(201)), 1);
+    let path = &format!("{path}/a");
+    let scaled = server.merge(path, json!({"spec": {"replicas": 3}})).await.expect(200);
+    assert_eq!(generation(&scaled), 2);
+    let annotated = server.merge(path, json!({"metadata": {"annotations": {"a": "b"}}})).await.expect(200);
+    assert_eq!(generation(&annotated), 2);
+    for (path, body) in [
+        (CONFIG_MAPS, config_map("a")),
+        ("/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "a"}})),
+        ("/api/v1/namespaces", json!({"metadata": {"name": "a"}})),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", json!({"metadata": {"name": "a"}})),
+        ("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "a"}})),
+    ] {
+        let made = server.post(path, body).await.expect(201);
+        assert_eq!(made.json["metadata"].get("generation"), None, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn names_labels_and_annotations_are_checked() {
+    let server = Server::with_widgets().await;
+    let failure = server.post(WIDGETS, widget("Not_A_Name")).await.expect(422);
+    assert_eq!((failure.reason(), failure.cause_fields()), ("Invalid", vec!["metadata.name"]));
+    assert_eq!(failure.json["details"]["kind"], "Widget");
+    let mut bad = widget("a");
+    bad["metadata"]["labels"] = json!({"a b": "c", "d": "-"});
+    bad["metadata"]["annotations"] = json!({"e f": "g"});
+    let failure = server.post(WIDGETS, bad).await.expect(422);
+    assert_eq!(failure.cause_fields(), ["metadata.annotations", "metadata.labels", "metadata.labels"]);
+    let mut big = widget("a");
+    big["metadata"]["annotations"] = json!({"a": "x".repeat(256 << 10)});
+    let failure = server.post(WIDGETS, big).await.expect(422);
+    assert_eq!(failure.json["details"]["causes"][0]["reason"], "FieldValueTooLong");
+    assert_eq!(failure.cause_fields(), ["metadata.annotations"]);
+}
+
+#[tokio::test]
+async fn owners_are_told_once_and_one_of_them_controls() {
+    let server = Server::start();
+    let owner = |name: &str, controller: bool| json!({"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": "u", "controller": controller});
+    let twice = json!({"metadata": {"name": "a", "ownerReferences": [owner("n", true), owner("n", true)]}});
+    let made = server.post(&format!("{CONFIG_MAPS}?dryRun=All"), twice).await.expect(201);
+    assert_eq!(made.json["metadata"]["ownerReferences"], json!([owner("n", true)]));
+    assert!(made.warnings()[0].contains(".metadata.ownerReferences contains duplicate entries"), "{:?}", made.headers);
+    let two = json!({"metadata": {"name": "a", "ownerReferences": [owner("n", true), owner("m", true)]}});
+    let failure = server.post(CONFIG_MAPS, two).await.expect(422);
+    assert_eq!(failure.cause_fields(), ["metadata.ownerReferences"]);
+}
+
+#[tokio::test]
+async fn an_object_with_a_resource_version_is_not_new() {
+    let server = Server::start();
+    let mut body = config_map("a");
+    body["metadata"]["resourceVersion"] = json!("1");
+    let failure = server.post(CONFIG_MAPS, body).await.expect(500);
+    assert_eq!(failure.message(), "resourceVersion should not be set on objects to be created");
+    assert_eq!(failure.json.get("reason"), None);
+}
+
+#[tokio::test]
+async fn fields_that_metadata_does_not_have_are_dropped_and_warned_about() {
+    let server = Server::with_widgets().await;
+    for (path, mut body) in [(WIDGETS, widget("a")), (CONFIG_MAPS, config_map("a"))] {
+        body["metadata"]["nope"] = json!(1);
+        body["metadata"]["kind"] = json!("x");
+        body["metadata"]["clusterName"] = Value::Null;
+        let strict = server.post(&format!("{path}?fieldValidation=Strict"), body.clone()).await.expect(400);
+        assert!(strict.message().contains("unknown field \"metadata.nope\""), "{}", strict.text);
+        let made = server.post(path, body).await.expect(201);
+        assert_eq!((made.json["metadata"].get("nope"), made.json["metadata"].get("kind")), (None, None));
+        let expected = ["clusterName", "kind", "nope"].map(|f| format!("299 - \"unknown field \\\"metadata.{f}\\\"\""));
+        assert_eq!(made.warnings(), expected);
+    }
+}
+
+#[tokio::test]
+async fn metadata_that_says_nothing_is_not_kept() {
+    let server = Server::with_widgets().await;
+    for (path, mut body) in [(WIDGETS, widget("a")), (CONFIG_MAPS, config_map("a"))] {
+        body["metadata"]["labels"] = json!({});
+        body["metadata"]["annotations"] = Value::Null;
+        body["metadata"]["finalizers"] = json!([]);
+        let made = server.post(path, body).await.expect(201);
+        for field in ["labels", "annotations", "finalizers"] {
+            assert_eq!(made.json["metadata"].get(field), None, "{field}");
+        }
+        let path = &format!("{path}/a");
+        let same = server.merge(path, json!({"metadata": {"labels": {}, "ownerReferences": []}})).await.expect(200);
+        assert_eq!(same.rv(), made.rv());
+        let finalized = server.merge(path, json!({"metadata": {"finalizers": ["a.b/c"]}})).await.expect(200);
+        assert_eq!(finalized.json["metadata"]["finalizers"], json!(["a.b/c"]));
+        let freed = server.merge(path, json!({"metadata": {"finalizers": []}})).await.expect(200);
+        assert_eq!(freed.json["metadata"].get("finalizers"), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! What objects have to be like, what is dropped from them and filled into them; and writes that only pretend.
+
+use crate::support::*;
+use serde_json::{Value, json};
+
+const A: &str = "/apis/example.com/v1/namespaces/default/widgets/a";
+
+/// Case 39.
+#[tokio::test]
+async fn an_unknown_field_is_dropped_and_told_of_as_the_request_wants() {
+    let server = Server::with_widgets().await;
+    let mut body = widget("a");
+    body["spec"]["nope"] = json!(1);
+    let strict = server.post(&format!("{WIDGETS}?fieldValidation=Strict"), body.clone()).await.expect(400);
+    assert_eq!(strict.message(), "strict decoding error: unknown field \"spec.nope\"");
+    for (query, warnings) in [
+        ("", &["299 - \"unknown field \\\"spec.nope\\\"\""][..]),
+        ("?fieldValidation=Warn", &["299 - \"unknown field \\\"spec.nope\\\"\""]),
+        ("?fieldValidation=Ignore", &[]),
+    ] {
+        let made = server.post(&format!("{WIDGETS}{query}"), body.clone()).await.expect(201);
+        assert_eq!(made.warnings(), warnings, "{query}");
+        assert_eq!(made.json["spec"], json!({"color": "red", "replicas": 1}));
+        server.delete(A).await.expect(200);
+    }
+    let failure = server.post(&format!("{WIDGETS}?fieldValidation=Maybe"), body).await.expect(422);
+    assert_eq!(failure.cause_fields(), ["fieldValidation"]);
+}
+
+/// Case 39.
+#[tokio::test]
+async fn a_field_that_is_there_twice_is_refused_when_strict() {
+    let server = Server::with_widgets().await;
+    let body = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},
+                   "spec":{"color":"red","color":"blue"}}"#;
+    let json = [("content-type", "application/json")];
+    let strict = server.send("POST", &format!("{WIDGETS}?fieldValidation=Strict"), &json, body).await.expect(400);
+    assert_eq!(strict.message(), "strict decoding error: duplicate field \"spec.color\"");
+    let made = server.send("POST", WIDGETS, &json, body).await.expect(201);
+    assert_eq!(made.warnings(), ["299 - \"duplicate field \\\"spec.color\\\"\""]);
+    assert_eq!(made.json["spec"]["color"], "blue");
+}
+
+#[tokio::test]
+async fn built_ins_and_patches_are_as_strict() {
+    let server = Server::with_widgets().await;
+    let mut body = config_map("a");
+    body["nope"] = json!(1);
+    let strict = server.post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), body.clone()).await.expect(400);
+    assert!(strict.message().contains("strict decoding error: unknown field \"nope\""), "{}", strict.text);
+    let made = server.post(CONFIG_MAPS, body).await.expect(201);
+    assert_eq!(made.warnings(), ["299 - \"unknown field \\\"nope\\\"\""]);
+    assert_eq!(made.json.get("nope"), None);
+
+    server.post(WIDGETS, widget("a")).await.expect(201);
+    let patch = json!({"spec": {"nope": 1}});
+    let strict = server.merge(&format!("{A}?fieldValidation=Strict"), patch.clone()).await;
+    assert!(matches!(strict.code, 400 | 422), "{}", strict.text);
+    assert!(strict.message().contains("unknown field \"spec.nope\""), "{}", strict.text);
+    assert_eq!(server.merge(A, patch).await.expect(200).warnings().len(), 1);
+}
+
+#[tokio::test]
+async fn a_merge_patch_with_a_field_twice_is_noticed() {
+    let server = Server::with_widgets().await;
+    server.post(WIDGETS, widget("a")).await.expect(201);
+    let patch = r#"{"spec":{"color":"blue","color":"green"}}"#;
+    let merge = [("content-type", MERGE)];
+    let patched = server.send("PATCH", A, &merge, patch).await.expect(200);
+    assert_eq!(patched.warnings(), ["299 - \"duplicate field \\\"spec.color\\\"\""]);
+    assert_eq!(patched.json["spec"]["color"], "green");
+    let strict = server.send("PATCH", &format!("{A}?fieldValidation=Strict"), &merge, patch).await.expect(400);
+    assert!(strict.message().contains("duplicate field \"spec.color\""), "{}", strict.text);
+}
+
+/// Case 40, without CEL.
+#[tokio::test]
+async fn everything_that_is_wrong_is_told_at_once() {
+    let server = Server::with_widgets().await;
+    let mut bad = widget("a");
+    bad["spec"] = json!({"color": "pink", "replicas": 50, "tags": ["x", "x"], "ports": [{"port": 1}]});
+    let failure = server.post(WIDGETS, bad).await.expect(422);
+    assert_eq!(failure.reason(), "Invalid");
+    let details = &failure.json["details"];
+    assert_eq!(
+        (&details["name"], &details["group"], &details["kind"]),
+        (&json!("a"), &json!("example.com"), &json!("Widget"))
+    );
+    let causes = details["causes"].as_array().expect("causes").iter();
+    let mut causes: Vec<_> = causes
+        .map(|it| (it["field"].as_str().unwrap_or_default(), it["reason"].as_str().unwrap_or_default()))
+        .collect();
+    causes.sort_unstable();
+    assert_eq!(
+        causes,
+        [
+            ("spec.color", "FieldValueNotSupported"),
+            ("spec.ports[0].name", "FieldValueRequired"),
+            ("spec.replicas", "FieldValueInvalid"),
+            ("spec.tags[1]", "FieldValueDuplicate"),
+        ]
+    );
+    assert!(failure.message().starts_with("Widget.example.com \"a\" is invalid: ["), "{}", failure.text);
+}
+
+#[tokio::test]
+async fn each_way_to_be_wrong_has_its_reason() {
+    let server = Server::with_widgets().await;
+    for (spec, field, reason) in [
+        (json!({}), "spec.color", "FieldValueRequired"),
+        (json!({"color": "red", "replicas": "1"}), "spec.replicas", "FieldValueTypeInvalid"),
+        (json!({"color": "red", "note": "x".repeat(21)}), "spec.note", "FieldValueTooLong"),
+        (json!({"color": "red", "replicas": -1}), "spec.replicas", "FieldValueInvalid"),
+        (json!({"color": "red", "ports": [{"name": "a"}, {"name": "a"}]}), "spec.ports[1]", "FieldValueDuplicate"),
+    ] {
+        let mut bad = widget("a");
+        bad["spec"] = spec;
+        let failure = server.post(WIDGETS, bad).await.expect(422);
+        let cause = &failure.json["details"]["causes"][0];
+        assert_eq!((&cause["field"], &cause["reason"]), (&json!(field), &json!(reason)), "{}", failure.text);
+    }
+}
+
+/// Case 41.
+#[tokio::test]
+async fn values_are_fitted_to_their_schema() {
+    let server = Server::with_widgets().await;
+    let mut made = widget("a");
+    made["spec"] = json!({
+        "color": "red", "replicas": null, "note": null, "size": "50%",
+        "free": {"any": {"thing": [1, null]}}, "ports": [{"name": "http"}, {"name": "dns", "protocol": "UDP"}],
+    });
+    let spec = server.post(WIDGETS, made).await.expect(201).json["spec"].clone();
+    assert_eq!(
+        spec,
+        json!({
+            "color": "red", "replicas": 1, "note": null, "size": "50%", "free": {"any": {"thing": [1, null]}},
+            "ports": [{"name": "http", "protocol": "TCP"}, {"name": "dns", "protocol": "UDP"}],
+        })
+    );
+    let sized = server.merge(A, json!({"spec": {"size": 5}})).await.expect(200);
+    assert_eq!(sized.json["spec"]["size"], 5);
+    server.merge(A, json!({"spec": {"size": 5.5}})).await.expect(422);
+}
+
+#[tokio::test]
+async fn what_was_invalid_already_may_stay_on_an_update() {
+    let server = Server::with_widgets().await;
+    server.post(WIDGETS, widget("a")).await.expect(201);
+    let mut narrowed = widgets();
+    for version in narrowed["spec"]["versions"].as_array_mut().expect("versions") {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"]["enum"] = json!(["blue"]);
+    }
+    server.server.install(narrowed).await.expect("a definition");
+    server.server.wait_idle().await;
+    server.post(WIDGETS, widget("b")).await.expect(422);
+    server.merge(A, json!({"spec": {"replicas": 2}})).await.expect(200);
+    server.merge(A, json!({"spec": {"color": "green"}})).await.expect(422);
+}
+
+/// Case 42.
+#[tokio::test]
+async fn a_dry_run_does_everything_but_write() {
+    let server = Server::with_widgets().await;
+    let from = server.server.revision();
+    let mut watch = server.watch(&format!("{WIDGETS}?watch=1&resourceVersion={from}")).await;
+    let mut body = widget("");
+    body["metadata"] = json!({"generateName": "x-"});
+    let made = server.post(&format!("{WIDGETS}?dryRun=All"), body).await.expect(201);
+    let meta = &made.json["metadata"];
+    assert!(meta["uid"].is_string() && meta["creationTimestamp"].is_string());
+    assert_eq!((meta.get("resourceVersion"), &made.json["spec"]["replicas"]), (None, &json!(1)));
+    let name = meta["name"].as_str().expect("a name");
+    server.get(&format!("{WIDGETS}/{name}")).await.expect(404);
+    assert_eq!(server.server.revision(), from);
+    // It is the first that the watch sees.
+    server.post(WIDGETS, widget("a")).await.expect(201);
+    assert_eq!(watch.next_name().await, ("ADDED".into(), "a".into()));
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_change_changes_nothing_and_still_validates() {
+    let server = Server::with_widgets().await;
+    let made = server.post(WIDGETS, widget("a")).await.expect(201);
+    let dry = &format!("{A}?dryRun=All");
+    let pretended = server.merge(dry, json!({"spec": {"color": "blue"}})).await.expect(200);
+    assert_eq!(
+        (&pretended.json["spec"]["color"], &pretended.json["metadata"]["generation"]),
+        (&json!("blue"), &json!(2))
+    );
+    server.merge(dry, json!({"spec": {"color": "pink"}})).await.expect(422);
+    server.post(&format!("{WIDGETS}?dryRun=All"), widget("a")).await.expect(409);
+    server.delete(dry).await.expect(200);
+    assert_eq!(server.get(A).await.json, made.json);
+    let failure = server.post(&format!("{WIDGETS}?dryRun=Some"), widget("b")).await.expect(422);
+    assert_eq!(failure.cause_fields(), ["dryRun"]);
+}
+
+#[tokio::test]
+async fn a_body_is_of_the_kind_that_its_path_is() {
+    let server = Server::with_widgets().await;
+    let mut body = widget("a");
+    body["kind"] = json!("Gadget");
+    server.post(WIDGETS, body).await.expect(400);
+    let mut body = widget("a");
+    body["apiVersion"] = json!("example.com/v1beta1");
+    server.post(WIDGETS, body).await.expect(400);
+    let mut body = widget("a");
+    body["kind"] = Value::Null;
+    server.post(WIDGETS, body).await.expect(400);
+    for body in ["", "{", "[]", "\"text\""] {
+        let failure = server.send("POST", WIDGETS, &[("content-type", "application/json")], body).await.expect(400);
+        assert_eq!(failure.reason(), "BadRequest", "{body}");
+    }
+    let failure = server.send("POST", WIDGETS, &[("content-type", "text/plain")], "{}").await.expect(415);
+    assert_eq!(failure.reason(), "UnsupportedMediaType");
+}
+
+#[tokio::test]
+async fn a_body_may_be_yaml_but_not_huge() {
+    let server = Server::with_widgets().await;
+    let yaml = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {color: red}\n";
+    let made = server.send("POST", WIDGETS, &[("content-type", "application/yaml")], yaml).await.expect(201);
+    assert_eq!(made.json["spec"], json!({"color": "red", "replicas": 1}));
+    let huge = " ".repeat((3 << 20) + 1);
+    let failure = server.send("POST", WIDGETS, &[("content-type", "application/json")], huge).await.expect(413);
+    assert_eq!(failure.message(), "Request entity too large: limit is 3145728");
+}
