@@ -9,5 +9,6 @@ mod kube_rs;
 mod kubectl;
 mod powers;
 mod process;
+mod restarts;
 mod support;
 mod wire;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use steersman_apiserver::{ApiServer, Options};
 
 /// With time paused, so long nothing happens only if nothing ever will.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_mins(1);
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[kube(group = "steersman.dev", version = "v1", kind = "Site", namespaced, status = "SiteStatus", shortname = "st")]
