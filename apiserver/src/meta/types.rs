@@ -103,6 +103,45 @@ impl Type {
     }
 }
 
+impl Type {
+    /// Drops what is unknown, and tells of it. Null in a map is the empty text, as it is in Go.
+    fn prune(&self, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+        match (self, value) {
+            (Struct(_, fields), Value::Object(map)) => map.retain(|key, value| {
+                let path = format!("{path}.{key}");
+                match fields.iter().find(|(field, _)| field == key) {
+                    Some((_, kind)) => kind.prune(value, &path, unknown),
+                    None => unknown.push(path),
+                }
+                fields.iter().any(|(field, _)| field == key)
+            }),
+            (List(inner), Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    inner.prune(item, &format!("{path}[{index}]"), unknown);
+                }
+            }
+            (TextMap, Value::Object(map)) => map.values_mut().filter(|it| it.is_null()).for_each(|it| *it = "".into()),
+            _ => {}
+        }
+    }
+}
+
+/// Drops from metadata, whose types were checked, what it does not have, and tells which fields those were; and what says nothing.
+pub(crate) fn fit(meta: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    OBJECT_META.prune(meta, "metadata", &mut unknown);
+    if let Value::Object(fields) = meta {
+        fields.retain(|_, value| match value {
+            Value::Null => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
+            Value::Bool(_) | Value::Number(_) => true,
+        });
+    }
+    unknown
+}
+
 /// Refuses an object whose metadata has fields of wrong types.
 pub(crate) fn check_types(object: &Value) -> Result<()> {
     let kind = object["kind"].as_str().unwrap_or_default();
