@@ -131,7 +131,7 @@ impl Definitions {
         let kept: Vec<_> = finalizers.filter(|finalizer| *finalizer != CLEANUP).collect();
         let version = meta_text(&object, "resourceVersion");
         let patch = json!({"metadata": {"finalizers": kept, "resourceVersion": version}});
-        let patch = Input::Patch(Patch::Merge(patch));
+        let patch = Input::Patch(Patch::Merge(patch), Vec::new());
         call(core, definitions, "", Part::Whole, |call| call.update(name, &patch)).map(drop)
     }
 }

@@ -211,7 +211,7 @@ fn patch(core: &Core, (table, key): &Place, object: &Value, meta: Value) -> Resu
     let Some(served) = catalog.iter().find(|served| served.table == *table) else { return Ok(()) };
     let mut meta = meta;
     meta["resourceVersion"] = meta_text(object, "resourceVersion").into();
-    let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})));
+    let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})), Vec::new());
     call(core, served, key.namespace(), Part::Whole, |call| call.update(key.name(), &patch)).map(drop)
 }
 

@@ -101,14 +101,21 @@ impl Call<'_> {
     /// A body as an object of this resource: of the right kind, with metadata of the right types, in the right place, fitting its
     /// schema.
     pub(crate) fn accept(&mut self, body: Body) -> Result<Value> {
-        let Body { value: mut object, mut duplicates } = body;
+        let mut object = self.read(body)?;
+        self.check_namespace(&mut object)?;
+        Ok(object)
+    }
+
+    /// The same, wherever it is.
+    fn read(&mut self, body: Body) -> Result<Value> {
+        let Body { value: mut object, duplicates } = body;
         self.check_kind(&mut object)?;
         meta::types::check_types(&object)?;
-        self.check_namespace(&mut object)?;
-        for field in &mut duplicates {
-            *field = format!("duplicate field \"{field}\"");
+        let mut faults: Vec<_> = duplicates.iter().map(|field| format!("duplicate field \"{field}\"")).collect();
+        if let Some(meta) = object.get_mut("metadata") {
+            faults.extend(meta::types::fit(meta).iter().map(|field| format!("unknown field \"{field}\"")));
         }
-        self.fit(&mut object, duplicates)?;
+        self.fit(&mut object, faults)?;
         Ok(object)
     }
 
@@ -235,6 +242,10 @@ impl Call<'_> {
         };
         if resource.strategy.custom {
             errors.extend(resource.schema.validate(object, old));
+        }
+        if self.part == Part::Status {
+            // What types ask beyond that is about what a status update leaves as it is.
+            return if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) };
         }
         errors.extend(if self.served.is_converted() {
             let stored = |object: &Value| self.served.to_stored(object.clone());
