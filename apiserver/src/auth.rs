@@ -1,6 +1,6 @@
 //! Who is asking: bearer tokens, client certificates, or a name given in-process.
 
-use crate::status::{Failure, Reason, Result, qualified};
+use crate::status::{Details, Failure, Reason, Result, qualified};
 use http::{header::AUTHORIZATION, request::Parts};
 use std::{fmt, hint::black_box, sync::Arc};
 
@@ -196,6 +196,12 @@ pub(crate) fn forbidden_for(
         failure.message = format!("{} is forbidden: {why}", qualified(group, plural));
     }
     failure
+}
+
+/// 403: `identity` may not do this with what is no resource.
+pub(crate) fn forbidden_path_for(identity: &Identity, verb: &str, path: &str) -> Box<Failure> {
+    let message = format!("forbidden: User \"{}\" cannot {verb} path \"{path}\"", identity.user);
+    Failure::new(403, Reason::Forbidden, message).about(Details::default())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ pub(crate) mod status;
 mod tests;
 
 use crate::{
-    resource::{Cell, Column, Generation, NameRule, Resource, Scale, Selectable, StatusRule, Strategy},
+    resource::{Cell, Column, Generation, NameRule, Resource, ResourceSchema, Scale, Selectable, StatusRule, Strategy},
     schema::Schema,
     status::FieldError,
 };
@@ -166,7 +166,7 @@ impl Definition {
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
             },
-            schema: version.schema.clone(),
+            schema: ResourceSchema::Custom(version.schema.clone()),
             columns: version.columns.clone(),
             selectable: version.selectable.clone(),
         }

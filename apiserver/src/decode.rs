@@ -12,10 +12,11 @@ pub(crate) struct Body {
     pub(crate) duplicates: Vec<String>,
 }
 
-/// Read a JSON body.
+/// Read a JSON body. What is no UTF-8 becomes U+FFFD, as in the real server: harmless in a text, and an error elsewhere.
 pub(crate) fn json(bytes: &[u8]) -> Result<Body> {
     let duplicates = RefCell::new(Vec::new());
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let text = String::from_utf8_lossy(bytes);
+    let mut deserializer = serde_json::Deserializer::from_str(&text);
     let seed = Seed { duplicates: &duplicates, at: Path::Root };
     let value = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     let value = value.map_err(|error| Failure::bad_request(format!("json parse error: {error}")))?;

@@ -1,4 +1,38 @@
-//! A Kubernetes API server that lives inside a process, with the real server's semantics.
+//! A Kubernetes API server that lives inside a process, with the real server's semantics: a test server that does not lie.
+//!
+//! [`ApiServer`] has three doors. Without a socket, for `kube::Client` in the same process:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use steersman_apiserver::{ApiServer, Fault, Options};
+//!
+//! let server = ApiServer::new(Options::default())?;
+//! let client = kube::Client::new(server.service(), "default");
+//! assert_eq!(client.apiserver_version().await?.major, "1");
+//!
+//! // What a real server does only when you do not want it to:
+//! server.faults().add(Fault::on("PATCH widgets/status").status(409).times(2));
+//! server.compact(); // watchers from before are told 410
+//! let copy = server.fork(); // for a test that goes another way
+//! copy.wait_idle().await; // until nothing more will happen by itself
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With one, plain or over TLS, for kubectl and every other client: [`ApiServer::listen`]. As a program: `cargo run -p
+//! steersman-apiserver`.
+//!
+//! # What is the same as in the real server, and what is not
+//! Revisions, watches, pages, conflicts, no-op writes, generations, finalizers, graceful deletion, status and scale, definitions with
+//! their schemas, garbage collection, namespaces, discovery, tables: recorded on a real server and tested by number
+//! (`tests/cases`). Kinds that are not registered are 404, never accepted. Not there yet: server-side apply and strategic
+//! merge patches (415), CEL rules, OpenAPI documents, RBAC (who is known may do everything), webhooks, defaults inside pod templates.
+//!
+//! # How it is built
+//! A request goes from `http` (what is asked for, and how the answer looks) through `registry` (the pipeline that is the same for
+//! every type) to `store` (revisions, tables, the log). What types do differently is data: `builtin` for Kubernetes' own,
+//! `crd` for those of definitions, `schema` for what their fields may be. `controllers` run beside it on the same store.
 
 mod activity;
 mod admission;

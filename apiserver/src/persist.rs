@@ -187,6 +187,9 @@ impl Log {
             size = Some(good);
         }
 
+        let restored = Restored { revision: replay.revision, objects: replay.objects()?, note };
+
+        // It can be used: only now it is changed.
         let path = segment_path(dir, last);
         let segment = match size {
             // A header that is not whole: nothing is in there yet.
@@ -220,7 +223,7 @@ impl Log {
             buffer: Vec::new(),
             snapshot: None,
         };
-        Ok((log, Restored { revision: replay.revision, objects: replay.objects()?, note }))
+        Ok((log, restored))
     }
 
     /// Append the write of an object; `content` is `None` if it was removed.
@@ -366,11 +369,14 @@ fn warn(dir: &Path, error: &io::Error) {
 #[derive(Default)]
 struct Replay {
     revision: u64,
-    tables: HashMap<TableName, HashMap<Key, Restore>>,
+    tables: HashMap<TableName, HashMap<Key, Stored>>,
 }
 
-/// An object's revision and tail.
-type Restore = (u64, Box<[u8]>);
+/// An object that may be gone again before it is worth decoding.
+struct Stored {
+    revision: u64,
+    tail: Box<[u8]>,
+}
 
 impl Replay {
     fn apply(&mut self, record: &Record<'_>) {
@@ -382,7 +388,8 @@ impl Replay {
                 }
                 let table = self.tables.get_mut(record.table);
                 let table = table.expect("it was put there if it was not");
-                table.insert(Key::from_text(record.key), (record.revision, record.tail.into()));
+                let stored = Stored { revision: record.revision, tail: record.tail.into() };
+                table.insert(Key::from_text(record.key), stored);
             }
             Kind::Remove => {
                 self.tables.get_mut(record.table).and_then(|table| table.remove(record.key));
@@ -419,7 +426,7 @@ impl Replay {
 
     fn objects(self) -> Result<Vec<(TableName, Object)>, Error> {
         let objects = self.tables.into_iter().flat_map(|(name, table)| {
-            table.into_iter().map(move |(key, (revision, tail))| match Content::from_tail(&tail) {
+            table.into_iter().map(move |(key, Stored { revision, tail })| match Content::from_tail(&tail) {
                 Ok(content) => Ok((name.clone(), Object::new(key, revision, content))),
                 Err(error) => Err(Error::Object(name.clone(), key, error)),
             })

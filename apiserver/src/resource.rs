@@ -2,7 +2,10 @@
 
 use crate::{schema::Schema, status::FieldError};
 use serde_json::Value;
-use std::sync::Arc;
+use std::{
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 /// One resource in one version, as it is served at one path.
 #[derive(Debug)]
@@ -30,11 +33,35 @@ pub(crate) struct Resource {
     /// How its objects behave.
     pub(crate) strategy: Strategy,
     /// Of the whole object; metadata is not its business.
-    pub(crate) schema: Arc<Schema>,
+    pub(crate) schema: ResourceSchema,
     /// What `kubectl get` shows after the name.
     pub(crate) columns: Vec<Column>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: name and path.
     pub(crate) selectable: Vec<Selectable>,
+}
+
+/// The schema of a resource.
+#[derive(Debug)]
+pub(crate) enum ResourceSchema {
+    /// By the name of a built-in's type: looked up when it is first needed, so that a server is ready at once.
+    Builtin(&'static str, OnceLock<Schema>),
+    Custom(Arc<Schema>),
+}
+
+impl ResourceSchema {
+    pub(crate) fn builtin(definition: &'static str) -> Self {
+        Self::Builtin(definition, OnceLock::new())
+    }
+}
+
+impl Deref for ResourceSchema {
+    type Target = Schema;
+    fn deref(&self) -> &Schema {
+        match self {
+            Self::Builtin(definition, schema) => schema.get_or_init(|| Schema::builtin(definition)),
+            Self::Custom(schema) => schema,
+        }
+    }
 }
 
 /// How the objects of a resource behave where types differ.

@@ -9,6 +9,7 @@
 //! Nothing here knows Kubernetes. A write names the revision of the object that it was made from, and is refused if the object has
 //! moved on: the pipeline that makes objects runs without the lock, and once more when it lost the race.
 
+mod durable;
 pub(crate) mod feed;
 
 use crate::{
@@ -247,25 +248,6 @@ impl Store {
             table.changes.forget(revision);
         }
     }
-
-    /// Make the store durable: `log` has what is in it, and takes what follows.
-    pub(crate) fn set_log(&self, log: Log) {
-        self.0.write().log = Some(log);
-    }
-
-    /// Put in what a log had. Only for a store that nothing was written to.
-    pub(crate) fn restore(&self, revision: u64, objects: impl Iterator<Item = (TableName, Object)>) {
-        let mut state = self.0.write();
-        state.revision = state.revision.max(revision);
-        let floor = state.revision;
-        for (name, object) in objects {
-            let table = state.tables.entry(name).or_insert_with(|| Table::new(floor));
-            table.objects.insert(object.key.clone(), Arc::new(object));
-        }
-        for table in state.tables.values_mut() {
-            table.changes.floor = floor;
-        }
-    }
 }
 
 impl Changes {
@@ -320,35 +302,35 @@ impl Table {
             past.insert(change.key().as_str(), change.before.as_ref());
         }
         let prefix = if range.namespace.is_empty() { String::new() } else { format!("{}/", range.namespace) };
+        // The first text after all that begin with the prefix: "0" comes after "/".
+        let end = if range.namespace.is_empty() { String::new() } else { format!("{}0", range.namespace) };
+        let end = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.as_str()) };
         let start = range.from.max(prefix.as_str());
-        let inside = |key: &str| key.starts_with(prefix.as_str());
-        let bounds = (Bound::Included(start), Bound::Unbounded);
-        let present = self.objects.range::<str, _>(bounds).map(|(key, object)| (key.as_str(), object));
-        let present = present.take_while(|(key, _)| inside(key));
+        if matches!(end, Bound::Excluded(end) if start >= end) {
+            return Ok(Scan { revision: at, objects: Vec::new(), remaining: 0 });
+        }
+        let bounds = (Bound::Included(start), end);
         let limit = range.limit.unwrap_or(usize::MAX);
-        let mut objects = Vec::new();
-        let mut remaining = 0;
-        let mut take = |object: &Arc<Object>| {
-            if objects.len() < limit { objects.push(object.clone()) } else { remaining += 1 }
-        };
-        if past.is_empty() {
-            for (_, object) in present {
-                take(object);
-            }
+        let present = self.objects.range::<str, _>(bounds);
+        let (objects, remaining) = if past.is_empty() {
+            take(present.map(|(_, object)| object), limit)
         } else {
-            let mut all: BTreeMap<&str, &Arc<Object>> = present.collect();
-            for (key, object) in past.range::<str, _>(bounds).take_while(|(key, _)| inside(key)) {
+            let mut all: BTreeMap<&str, &Arc<Object>> = present.map(|(key, object)| (key.as_str(), object)).collect();
+            for (key, object) in past.range::<str, _>(bounds) {
                 match object {
                     Some(object) => all.insert(key, object),
                     None => all.remove(key),
                 };
             }
-            for object in all.values() {
-                take(object);
-            }
-        }
+            take(all.into_values(), limit)
+        };
         Ok(Scan { revision: at, objects, remaining })
     }
+}
+
+/// The first `limit` objects, and how many more there are: those are counted without being looked at.
+fn take<'a>(mut objects: impl Iterator<Item = &'a Arc<Object>>, limit: usize) -> (Vec<Arc<Object>>, usize) {
+    (objects.by_ref().take(limit).cloned().collect(), objects.count())
 }
 
 /// A watcher's place in a table's log.
@@ -375,6 +357,11 @@ impl Cursor {
     /// Everything up to this revision was handed out.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
+    }
+
+    /// It begins at a revision that the store has not reached.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.seen > self.store.revision()
     }
 
     /// What there is, without waiting; `None` if that is nothing, and then [`Self::seen`] is the store's revision.

@@ -1,4 +1,13 @@
 //! The server from outside: requests and what comes back.
 
+mod bad_input;
+mod binary;
 mod cases;
+mod doors;
+mod kills;
+mod kube_rs;
+mod kubectl;
+mod powers;
+mod process;
 mod support;
+mod wire;

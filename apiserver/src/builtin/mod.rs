@@ -24,8 +24,7 @@ mod table;
 mod validate;
 mod workloads;
 
-use crate::resource::{Column, Resource, Scale, Selectable, Strategy};
-use crate::schema::Schema;
+use crate::resource::{Column, Resource, ResourceSchema, Scale, Selectable, Strategy};
 use serde_json::Value;
 use std::sync::Arc;
 use table::{Flag, Row};
@@ -82,7 +81,7 @@ fn resource(row: &Row) -> Resource {
         namespaced: row.namespaced,
         verbs: row.verbs,
         strategy: strategy(row),
-        schema: Arc::new(Schema::builtin(row.definition)),
+        schema: ResourceSchema::builtin(row.definition),
         columns: row.columns.iter().map(Column::from).collect(),
         selectable: row.selectable.iter().map(|field| selectable(field)).collect(),
     }

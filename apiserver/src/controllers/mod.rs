@@ -19,7 +19,7 @@ use crate::{
     registry::{Call, Part},
     server::Core,
     store::{
-        Change,
+        Change, Store,
         feed::{Feed, News},
     },
 };
@@ -29,9 +29,10 @@ use namespaces::Namespaces;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// The controllers of a server; they stop when this is dropped.
+/// The controllers of a server; they stop when this is dropped, and the store with them: they are the last who write to it.
 pub(crate) struct Controllers {
     task: JoinHandle<()>,
+    store: Store,
     all: bool,
 }
 
@@ -42,7 +43,7 @@ impl Controllers {
         // From now on the server is not idle before they are.
         let reader = core.activity.reader_of_all();
         let crew = Crew { definitions: Definitions::default(), others: all.then(Default::default) };
-        Self { task: tokio::spawn(run(core.clone(), feed, reader, crew)), all }
+        Self { task: tokio::spawn(run(core.clone(), feed, reader, crew)), store: core.store.clone(), all }
     }
 
     pub(crate) fn are_running(&self) -> bool {
@@ -53,6 +54,8 @@ impl Controllers {
 impl Drop for Controllers {
     fn drop(&mut self) {
         self.task.abort();
+        // The task ends when it gets to it; who opens the same data next does not wait for that.
+        self.store.close();
     }
 }
 

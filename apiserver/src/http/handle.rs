@@ -13,7 +13,7 @@ use super::{
     watch::watch,
 };
 use crate::{
-    auth::{Identity, forbidden_for},
+    auth::{Identity, forbidden_for, forbidden_path_for},
     catalog::Served,
     cut::{Closed, DropAfter},
     decode,
@@ -204,6 +204,7 @@ struct Request<'a> {
 
 impl Request<'_> {
     async fn answer(&self, target: &Target, verb: &str) -> Result<Reply> {
+        self.authorize(target, verb)?;
         match target {
             Target::Resource(location) => self.resource(location, verb).await,
             Target::Nothing => Ok(Reply::nothing()),
@@ -287,12 +288,14 @@ impl Request<'_> {
             return if served.strategy().custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
         }
         let part = part(served, location)?;
-        if !served.resource.verbs.contains(&verb)
-            || (part != Part::Whole && !matches!(verb, "get" | "update" | "patch"))
-        {
+        let misplaced = match verb {
+            "create" => location.name.is_some(),
+            "update" | "patch" => location.name.is_none(),
+            _ => part != Part::Whole && verb != "get",
+        };
+        if misplaced || !served.resource.verbs.contains(&verb) {
             return Err(Failure::method_not_allowed());
         }
-        self.authorize(location, verb)?;
         let options = self.write_options(verb)?;
         let mut call = Call {
             core: self.core,
@@ -308,11 +311,16 @@ impl Request<'_> {
         Ok(reply)
     }
 
-    /// The place of RBAC: until it is here, whoever is known may do everything.
-    fn authorize(&self, location: &Location, verb: &str) -> Result<()> {
-        if !self.identity.is_anonymous() {
+    /// The place of RBAC: until it is here, whoever is known may do everything, and others may see that the server is well. It comes
+    /// first: what there is, and what is not, is told to nobody else.
+    fn authorize(&self, target: &Target, verb: &str) -> Result<()> {
+        if !self.identity.is_anonymous() || matches!(target, Target::Health { .. } | Target::Version) {
             return Ok(());
         }
+        let Target::Resource(location) = target else {
+            let verb = self.parts.method.as_str().to_lowercase();
+            return Err(forbidden_path_for(&self.identity, &verb, self.parts.uri.path()));
+        };
         let resource = match &location.subresource {
             Some(subresource) => format!("{}/{subresource}", location.resource),
             None => location.resource.clone(),
@@ -340,10 +348,9 @@ impl Request<'_> {
     async fn serve(&self, call: &mut Call<'_>, served: &Arc<Served>, location: &Location, verb: &str) -> Result<Reply> {
         let name = location.name.as_deref().unwrap_or_default();
         match verb {
-            "watch" => self.watch(call, served, location),
+            "watch" => self.watch(call, served, location).await,
             "list" => self.list(call).await,
             "get" => self.get(call, name).await,
-            "create" if !name.is_empty() => Err(Failure::method_not_allowed()),
             "create" => {
                 let show = self.show_object()?;
                 let object = call.accept(self.decode_body()?)?;
@@ -421,7 +428,7 @@ impl Request<'_> {
         let show = self.show_object()?;
         let input = match verb {
             "patch" => ScaleInput::Patch(self.patch(call)?),
-            _ => ScaleInput::Replace(self.decode_body()?.value),
+            _ => ScaleInput::replace(self.decode_body()?.value)?,
         };
         let scale = call.update_scale(name, &input)?;
         self.encoded(200, &scale, show.format())
@@ -436,13 +443,13 @@ impl Request<'_> {
         self.shown(200, body, &show)
     }
 
-    fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
+    async fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
         let show = Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Watch, self.query, &self.core.clock)?;
         let mut options = ListOptions::parse(self.query, true)?;
         if let Some(name) = &location.name {
             options.select_name(name);
         }
-        let body = watch(call, served, &options, show)?;
+        let body = watch(call, served, &options, show).await?;
         Ok(Reply::new(200, accept::JSON, body))
     }
 

@@ -24,8 +24,6 @@ use tokio::time::{Instant, sleep_until};
 /// Bookmarks come this often, and once more shortly before the end.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// So long a streaming list waits for a revision that is not reached.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// Changes looked at at once: enough to be fast, few enough for a slow client's memory.
 const BATCH: usize = 128;
 
@@ -43,18 +41,16 @@ struct Watch {
 }
 
 /// Start a watch.
-pub(crate) fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListOptions, show: Show) -> Result<Body> {
+pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListOptions, show: Show) -> Result<Body> {
     let filter = Filter::new(served, call.namespace, options)?;
     let now = Instant::now();
     let store = &call.core.store;
     let gone = Failure::no_resource;
-    let mut failed = BytesMut::new();
     let from = options.resource_version.unwrap_or(0);
     let initial = options.send_initial_events.unwrap_or(from == 0);
     let (scan, cursor) = if initial {
-        let current = store.revision();
-        if from > current {
-            return Ok(refuse_later(Failure::too_large_resource_version(from, current)));
+        if let Err(failure) = call.core.reach(Some(from)).await {
+            return Ok(failed(&failure));
         }
         let range = Range { namespace: call.namespace, ..Range::default() };
         let (scan, cursor) = store.scan_and_watch(&served.table, range).ok_or_else(gone)?;
@@ -63,11 +59,7 @@ pub(crate) fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListOptions
         let from = if from == 0 { store.revision() } else { from };
         match store.watch(&served.table, from).ok_or_else(gone)? {
             Ok(cursor) => (None, cursor),
-            // What goes wrong after the request was understood is told inside the stream.
-            Err(Expired { floor }) => {
-                error_line(&mut failed, &Failure::expired(from, floor));
-                return Ok(body(stream::iter([failed.freeze()])));
-            }
+            Err(Expired { floor }) => return Ok(failed(&Failure::expired(from, floor))),
         }
     };
     let deadline = options.timeout.map(|timeout| now + timeout);
@@ -108,15 +100,11 @@ fn body(lines: impl Stream<Item = Bytes> + Send + 'static) -> Body {
     Body::stream(StreamBody::new(lines.map(|lines| Ok(Frame::data(lines)))))
 }
 
-/// The real server waits before it says that it does not have that revision.
-fn refuse_later(failure: Box<Failure>) -> Body {
-    let line = stream::once(async move {
-        tokio::time::sleep(PATIENCE).await;
-        let mut line = BytesMut::new();
-        error_line(&mut line, &failure);
-        line.freeze()
-    });
-    body(line)
+/// What goes wrong after the request was understood is told inside the stream.
+fn failed(failure: &Failure) -> Body {
+    let mut line = BytesMut::new();
+    error_line(&mut line, failure);
+    body(stream::iter([line.freeze()]))
 }
 
 fn error_line(out: &mut BytesMut, failure: &Failure) {
@@ -129,6 +117,8 @@ impl Watch {
     /// The next lines; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            // Before changes are: they may never pause.
+            self.look_at_clock();
             if !self.ready.is_empty() {
                 return Some(self.ready.split().freeze());
             }
@@ -155,15 +145,20 @@ impl Watch {
         let wake = self.deadline.into_iter().chain(self.next_bookmark).min();
         tokio::select! {
             biased;
-            () = self.cursor.grown() => return,
+            () = self.cursor.grown() => {}
             () = async { match wake { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {}
         }
+    }
+
+    fn look_at_clock(&mut self) {
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.ended = true;
         } else if self.next_bookmark.is_some_and(|at| now >= at) {
-            // A change may have come at the same time: then what was seen before it is still true.
-            self.bookmark(self.cursor.seen(), false);
+            // Changes may have come that were not looked at: what was seen before them is still true.
+            if !self.cursor.is_ahead() {
+                self.bookmark(self.cursor.seen(), false);
+            }
             self.next_bookmark = Some(self.bookmark_after(now));
         }
     }

@@ -1,7 +1,7 @@
 //! Which types the fields of metadata have: everything behind may rely on it.
 
 use crate::status::{Failure, Result};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 enum Type {
     Text,
@@ -104,41 +104,46 @@ impl Type {
 }
 
 impl Type {
-    /// Drops what is unknown, and tells of it. Null in a map is the empty text, as it is in Go.
-    fn prune(&self, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
-        match (self, value) {
-            (Struct(_, fields), Value::Object(map)) => map.retain(|key, value| {
-                let path = format!("{path}.{key}");
-                match fields.iter().find(|(field, _)| field == key) {
-                    Some((_, kind)) => kind.prune(value, &path, unknown),
-                    None => unknown.push(path),
-                }
-                fields.iter().any(|(field, _)| field == key)
-            }),
+    /// Leaves of a value that passed [`Self::check`] what the real server's types would hold and show: null is nothing, what is
+    /// empty is left out, and a field that a type does not have is dropped, and told.
+    fn tidy(&self, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+        match (self, &mut *value) {
+            (Text, Value::Null) => *value = "".into(),
+            (TextMap, Value::Object(map)) => map.values_mut().for_each(|value| Text.tidy(value, path, unknown)),
             (List(inner), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    inner.prune(item, &format!("{path}[{index}]"), unknown);
+                    inner.tidy(item, &format!("{path}[{index}]"), unknown);
                 }
             }
-            (TextMap, Value::Object(map)) => map.values_mut().filter(|it| it.is_null()).for_each(|it| *it = "".into()),
+            (Struct(..), Value::Null) => *value = Value::Object(Map::new()),
+            (Struct(_, fields), Value::Object(map)) => map.retain(|name, value| {
+                let path = format!("{path}.{name}");
+                let Some((_, kind)) = fields.iter().find(|(field, _)| field == name) else {
+                    unknown.push(path);
+                    return false;
+                };
+                kind.tidy(value, &path, unknown);
+                !is_empty(value)
+            }),
             _ => {}
         }
     }
 }
 
-/// Drops from metadata, whose types were checked, what it does not have, and tells which fields those were; and what says nothing.
-pub(crate) fn fit(meta: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
-    OBJECT_META.prune(meta, "metadata", &mut unknown);
-    if let Value::Object(fields) = meta {
-        fields.retain(|_, value| match value {
-            Value::Null => false,
-            Value::String(text) => !text.is_empty(),
-            Value::Array(list) => !list.is_empty(),
-            Value::Object(map) => !map.is_empty(),
-            Value::Bool(_) | Value::Number(_) => true,
-        });
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
     }
+}
+
+/// Drops from an object's metadata, whose types were checked, what is empty and what is not known; the paths of the latter.
+pub(crate) fn tidy(object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    OBJECT_META.tidy(&mut object["metadata"], "metadata", &mut unknown);
     unknown
 }
 
@@ -211,5 +216,19 @@ mod tests {
         let failure = check(json!({"creationTimestamp": "yesterday"})).unwrap_err();
         assert_eq!(failure.code, 400);
         assert!(failure.message.contains("parsing time \"yesterday\" as"), "{}", failure.message);
+    }
+
+    #[test]
+    fn what_is_empty_or_not_known_is_left_out() {
+        let mut object = json!({"metadata": {
+            "name": "a", "generateName": "", "labels": null, "annotations": {"a": null}, "finalizers": [null], "nope": 1,
+            "ownerReferences": [{"uid": "u", "controller": false, "blockOwnerDeletion": null, "more": {}}, null],
+        }});
+        assert_eq!(tidy(&mut object), ["metadata.nope", "metadata.ownerReferences[0].more"]);
+        let kept = json!({
+            "name": "a", "annotations": {"a": ""}, "finalizers": [""],
+            "ownerReferences": [{"uid": "u", "controller": false}, {}],
+        });
+        assert_eq!(object["metadata"], kept);
     }
 }

@@ -158,9 +158,7 @@ fn written(ops: &[Op]) -> (Dir, Vec<Dump>) {
     let mut states = vec![(0, BTreeSet::new())];
     for op in ops {
         if apply(&store, op) {
-            let (revision, objects) = dump_store(&store);
-            // Before the first write there is no revision to keep.
-            states.push((if revision == 1 { states[0].0.max(1) } else { revision }, objects));
+            states.push(dump_store(&store));
         }
     }
     (dir, states)
@@ -303,30 +301,22 @@ fn a_flipped_bit_before_the_last_record_is_an_error_that_says_where_and_what_to_
 
 #[test]
 fn a_segment_that_is_not_the_last_has_no_torn_end() {
-    let dir = Dir::new();
-    let store = dir.store(0, false);
-    apply(&store, &Op::Put(0, 1, "a".to_owned()));
-    // Without the snapshot both segments count.
-    drop(store);
-    drop(dir.open());
-    let whole = dir.copy();
-    _ = fs::remove_file(whole.0.join("2.snapshot"));
-    let (single, _) = written(&[Op::Put(0, 1, "a".to_owned())]);
-    let first = single.read("1.log");
-    let both = whole.with("1.log", &first);
-    assert_eq!(both.restore(), single.restore());
-    let error = whole.with("1.log", &first[..first.len() - 1]).open().err().unwrap();
-    assert!(matches!(error, Error::Damaged(path, 16) if path.ends_with("1.log")));
+    let (dir, states) = written(&some_ops());
+    let first = dir.read("1.log");
+    let both = dir.with("2.log", HEADER);
+    assert_eq!(both.copy().restore(), states[states.len() - 1]);
+    let error = both.with("1.log", &first[..first.len() - 1]).open().err().unwrap();
+    assert!(matches!(error, Error::Damaged(path, _) if path.ends_with("1.log")));
     let error = both.without("1.log").open().err().unwrap();
     assert!(matches!(&error, Error::Missing(path) if path.ends_with("1.log")));
     assert!(error.to_string().contains("put it back"), "{error}");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_prefix_of_a_log_restores_to_a_prefix_of_the_writes(ops in prop::collection::vec(op(), 1..12), step in 1..5usize) {
+    fn every_prefix_of_a_log_restores_to_a_prefix_of_the_writes(ops in prop::collection::vec(op(), 1..8), step in 1..12usize) {
         let (dir, states) = written(&ops);
         let bytes = dir.read("1.log");
         let ends = record_ends(&bytes);
@@ -382,7 +372,9 @@ fn a_crash_at_any_step_of_a_snapshot_loses_nothing() {
     await_snapshot(&dir, 2);
     drop(store);
     let store = dir.store(u64::MAX, false);
-    some_ops().iter().for_each(|op| _ = apply(&store, op));
+    for op in some_ops() {
+        apply(&store, &op);
+    }
     apply(&store, &Op::Drop(1));
     apply(&store, &Op::Put(2, 2, "fifth".to_owned()));
     let before = dump_store(&store);
@@ -651,7 +643,7 @@ fn a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged() {
     let dir = Dir::new();
     let mut random = StdRng::seed_from_u64(rand::random());
     let mut model = Model::default();
-    let (mut last, mut acks, mut snapshots, mut torn) = (0, 0, 0, 0);
+    let (mut last, mut acks, mut caught) = (0, 0, 0);
     for _ in 0..100 {
         let name = "a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged";
         let mut child = again(Command::new(env::current_exe().unwrap()), name, &dir);
@@ -673,12 +665,12 @@ fn a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged() {
         for line in lines {
             acks += u64::from(hear(&line.unwrap(), &mut model, &mut tried, &mut last));
         }
-        snapshots += u64::from(dir.0.exists() && dir.names().iter().any(|name| name.contains("snapshot")));
+        caught += u64::from(dir.0.exists() && dir.names().iter().any(|name| name.ends_with("snapshot.tmp")));
         let (_log, restored) = dir.open().unwrap();
-        torn += u64::from(restored.note.is_some());
         compare(&restored, &mut model, &mut tried, last);
         last = restored.revision;
     }
-    println!("{acks} acknowledged, {snapshots} kills with a snapshot there, {torn} with a torn record");
-    assert!(acks > 1000 && snapshots > 10);
+    let snapshot = Files::list(&dir.0).unwrap().snapshots.last().copied().unwrap_or(0);
+    println!("{acks} acknowledged, {snapshot} snapshots, {caught} of them not finished");
+    assert!(acks > 1000 && snapshot > 10);
 }

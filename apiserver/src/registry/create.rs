@@ -21,7 +21,7 @@ const OWNED: [&str; 6] =
 impl Call<'_> {
     /// Store a new object.
     pub(crate) fn create(&mut self, mut object: Value) -> Result<Answer> {
-        if !meta_text(&object, "resourceVersion").is_empty() {
+        if !matches!(meta_text(&object, "resourceVersion"), "" | "0") {
             return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
         }
         self.check_namespace_is_open()?;

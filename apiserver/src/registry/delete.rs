@@ -9,6 +9,7 @@ use crate::{
     store::Refused,
 };
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
@@ -27,6 +28,25 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
 }
 
+/// Options as a body has them. Those of another type are refused: an object must not go because nobody understood when not to.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Given {
+    kind: Option<String>,
+    grace_period_seconds: Option<i64>,
+    propagation_policy: Option<String>,
+    orphan_dependents: Option<bool>,
+    dry_run: Option<Vec<String>>,
+    preconditions: Option<Preconditions>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
 /// What becomes of the objects that it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
@@ -38,41 +58,31 @@ enum Policy {
 impl DeleteOptions {
     /// From the body, or if that is empty from the query.
     pub(crate) fn parse(body: Option<&Value>, query: &Query) -> Result<Self> {
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let Some(body) = body else {
             return Self::build(
                 query.get("gracePeriodSeconds").map(|seconds| number(seconds, "gracePeriodSeconds")).transpose()?,
                 query.get("propagationPolicy"),
-                query.get("orphanDependents").map(|orphan| orphan == "true"),
+                query.flag("orphanDependents"),
                 &query.all("dryRun").collect::<Vec<_>>(),
             );
         };
-        if !body.is_object() {
-            return Err(Failure::bad_request("the body is not a DeleteOptions object"));
+        let body = Given::deserialize(body).map_err(|error| Failure::bad_request(format!("DeleteOptions: {error}")))?;
+        if body.kind.as_deref().is_some_and(|kind| !matches!(kind, "" | "DeleteOptions")) {
+            return Err(Failure::bad_request("decoded object cannot be converted to DeleteOptions"));
         }
-        let dry_run: Vec<&str> =
-            body.get("dryRun").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-        let dry_run: Vec<&str> = if dry_run.is_empty() { query.all("dryRun").collect() } else { dry_run };
-        let grace = match body.get("gracePeriodSeconds") {
-            None | Some(Value::Null) => None,
-            Some(value) => Some(value.as_i64().ok_or_else(|| {
-                Failure::bad_request(
-                    "json: cannot unmarshal DeleteOptions.gracePeriodSeconds: it is not a whole number",
-                )
-            })?),
-        };
+        let dry_run = body.dry_run.unwrap_or_default();
+        let mut dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
+        if dry_run.is_empty() {
+            dry_run.extend(query.all("dryRun"));
+        }
         let options = Self::build(
-            grace,
-            body.get("propagationPolicy").and_then(Value::as_str),
-            body.get("orphanDependents").and_then(Value::as_bool),
+            body.grace_period_seconds,
+            body.propagation_policy.as_deref(),
+            body.orphan_dependents,
             &dry_run,
         )?;
-        let preconditions = body.get("preconditions");
-        Ok(Self {
-            uid: text(preconditions.and_then(|expected| expected.get("uid"))),
-            resource_version: text(preconditions.and_then(|expected| expected.get("resourceVersion"))),
-            ..options
-        })
+        let expected = body.preconditions.unwrap_or_default();
+        Ok(Self { uid: expected.uid, resource_version: expected.resource_version, ..options })
     }
 
     fn build(grace: Option<i64>, policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) -> Result<Self> {

@@ -112,9 +112,8 @@ impl Call<'_> {
         self.check_kind(&mut object)?;
         meta::types::check_types(&object)?;
         let mut faults: Vec<_> = duplicates.iter().map(|field| format!("duplicate field \"{field}\"")).collect();
-        if let Some(meta) = object.get_mut("metadata") {
-            faults.extend(meta::types::fit(meta).iter().map(|field| format!("unknown field \"{field}\"")));
-        }
+        let unknown = meta::types::tidy(&mut object);
+        faults.extend(unknown.iter().map(|field| format!("unknown field \"{field}\"")));
         self.fit(&mut object, faults)?;
         Ok(object)
     }
@@ -125,6 +124,11 @@ impl Call<'_> {
         let Some(fields) = object.as_object_mut() else {
             return Err(Failure::bad_request(format!("the body is not an object of kind {}", resource.kind)));
         };
+        for name in ["apiVersion", "kind"] {
+            if fields.get(name).is_some_and(|value| !value.is_string() && !value.is_null()) {
+                return Err(Failure::bad_request(format!("json: cannot unmarshal {name}: it is not a string")));
+            }
+        }
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if resource.strategy.custom && (kind.is_empty() || api_version.is_empty()) {
@@ -147,14 +151,19 @@ impl Call<'_> {
         Ok(())
     }
 
-    fn check_namespace(&self, object: &mut Value) -> Result<()> {
-        let meta = meta_mut(object);
-        let given = meta.get("namespace").and_then(Value::as_str).unwrap_or_default();
-        if !given.is_empty() && given != self.namespace {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
+    fn check_same_namespace(&self, object: &Value) -> Result<()> {
+        let given = meta_text(object, "namespace");
+        if given.is_empty() || given == self.namespace {
+            return Ok(());
         }
+        Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ))
+    }
+
+    fn check_namespace(&self, object: &mut Value) -> Result<()> {
+        self.check_same_namespace(object)?;
+        let meta = meta_mut(object);
         if self.namespace.is_empty() {
             meta.remove("namespace");
         } else {

@@ -2,6 +2,7 @@
 
 use super::{Answer, Call, Input, Part, meta_text};
 use crate::{
+    meta,
     object::Object,
     patch::Patch,
     resource::Scale,
@@ -13,6 +14,17 @@ use serde_json::{Map, Value, json};
 pub(crate) enum ScaleInput {
     Replace(Value),
     Patch(Patch),
+}
+
+impl ScaleInput {
+    /// A body, which has to be an object with metadata that is some.
+    pub(crate) fn replace(scale: Value) -> Result<Self> {
+        if !scale.is_object() {
+            return Err(Failure::bad_request("the body is not an object of kind Scale"));
+        }
+        meta::types::check_types(&scale)?;
+        Ok(Self::Replace(scale))
+    }
 }
 
 impl Call<'_> {

@@ -29,19 +29,32 @@ impl Call<'_> {
     pub(crate) fn update(&mut self, name: &str, input: &Input) -> Result<(Answer, bool)> {
         loop {
             let Some(existing) = self.find(name) else {
-                return match input {
+                match input {
                     Input::Replace(object) if self.served.strategy().create_on_update && self.part == Part::Whole => {
-                        let mut object = object.clone();
-                        self.check_name(name, &mut object)?;
-                        self.create(object).map(|answer| (answer, true))
+                        match self.create_by_update(name, object.clone()) {
+                            // Somebody else was faster.
+                            Err(failure) if failure.reason == Some(Reason::AlreadyExists) => continue,
+                            made => return made.map(|answer| (answer, true)),
+                        }
                     }
-                    _ => Err(self.not_found(name)),
-                };
+                    _ => return Err(self.not_found(name)),
+                }
             };
             if let Some(answer) = self.try_update(name, input, &existing)? {
                 return Ok((answer, false));
             }
         }
+    }
+
+    /// A revision in it says nothing, but a uid is of an object that is gone.
+    fn create_by_update(&mut self, name: &str, mut object: Value) -> Result<Answer> {
+        self.check_name(name, &mut object)?;
+        let uid = meta_text(&object, "uid");
+        if !uid.is_empty() {
+            self.check_uid(name, uid, &Value::Null)?;
+        }
+        meta_mut(&mut object).remove("resourceVersion");
+        self.create(object)
     }
 
     /// `None` if somebody else was faster.
@@ -84,6 +97,7 @@ impl Call<'_> {
             Input::Patch(patch, duplicates) => {
                 let mut object = old.clone();
                 patch.apply(&mut object)?;
+                self.check_stays(name, &object)?;
                 let shown = Value::from(object.to_string());
                 let body = Body { value: object, duplicates: duplicates.clone() };
                 // A patch may be well-formed and still make something that cannot be read.
@@ -91,9 +105,22 @@ impl Call<'_> {
                 let mut object = read
                     .map_err(|failure| self.invalid("", vec![FieldError::invalid("patch", &shown, failure.message)]))?;
                 self.check_namespace(&mut object)?;
+                self.check_name(name, &mut object)?;
                 Ok(object)
             }
         }
+    }
+
+    /// A patch does not move an object.
+    fn check_stays(&self, name: &str, object: &Value) -> Result<()> {
+        for (field, here) in [("name", name), ("namespace", self.namespace)] {
+            if let Some(given) = object["metadata"][field].as_str().filter(|given| *given != here) {
+                return Err(Failure::bad_request(format!(
+                    "the {field} of the object ({given}) does not match the {field} on the URL ({here})"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn check_name(&self, name: &str, object: &mut Value) -> Result<()> {
@@ -115,20 +142,22 @@ impl Call<'_> {
 
     /// The resourceVersion and uid that a request carries are what it expects.
     fn check_preconditions(&self, name: &str, input: &Input, new: &Value, old: &Value) -> Result<()> {
+        let uid = meta_text(new, "uid");
+        if matches!(input, Input::Replace(_)) && !uid.is_empty() {
+            self.check_uid(name, uid, old)?;
+        }
         let seen = meta_text(new, "resourceVersion");
         let seen = if seen.is_empty() { 0 } else { revision(seen)? };
         if seen == 0 {
             if !self.served.strategy().unconditional_update {
                 let error =
                     FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-                return Err(self.invalid(name, vec![error]));
+                // The real server names the resource here, not the kind.
+                let resource = &self.served.resource;
+                return Err(Failure::invalid(&resource.group, &resource.plural, name, vec![error]));
             }
         } else if seen != revision(meta_text(old, "resourceVersion"))? {
             return Err(self.conflict(name, super::CHANGED_MEANWHILE));
-        }
-        let uid = meta_text(new, "uid");
-        if matches!(input, Input::Replace(_)) && !uid.is_empty() {
-            self.check_uid(name, uid, old)?;
         }
         Ok(())
     }

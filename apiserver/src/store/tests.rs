@@ -140,7 +140,7 @@ enum Op {
     Stale { table: &'static str, key: &'static str, value: Option<u8>, off: i8 },
     Scan { table: &'static str, namespace: &'static str, from: &'static str, limit: Option<usize>, back: Option<Back> },
     Compact(Back),
-    Watch { table: &'static str, back: Back },
+    Watch { table: &'static str, back: Back, ahead: u64 },
     ScanAndWatch(&'static str),
     Poll { watcher: usize, limit: usize },
     Create(&'static str),
@@ -162,7 +162,7 @@ fn op() -> impl Strategy<Value = Op> {
             prop::option::of(0..5usize), prop::option::of(back()))
             .prop_map(|(table, namespace, from, limit, back)| Op::Scan { table, namespace, from, limit, back }),
         2 => back().prop_map(Op::Compact),
-        5 => (table(), back()).prop_map(|(table, back)| Op::Watch { table, back }),
+        5 => (table(), back(), prop_oneof![4 => Just(0), 1 => 0..40u64]).prop_map(|(table, back, ahead)| Op::Watch { table, back, ahead }),
         3 => table().prop_map(Op::ScanAndWatch),
         12 => (any::<usize>(), 1..5usize).prop_map(|(watcher, limit)| Op::Poll { watcher, limit }),
         2 => table().prop_map(Op::Create),
@@ -216,8 +216,8 @@ fn run(op: &Op, world: usize, worlds: &mut Vec<(Store, Model)>, watchers: &mut V
                 life.floor = life.floor.max(revision);
             }
         }
-        Op::Watch { table, back } => {
-            let from = model.revision.saturating_sub(back);
+        Op::Watch { table, back, ahead } => {
+            let from = model.revision.saturating_sub(back) + ahead;
             match (store.watch(table, from), model.life(table)) {
                 (None, None) => {}
                 (Some(Err(expired)), Some(life)) => assert!(from < life.floor && expired.floor == life.floor),

@@ -67,7 +67,7 @@ impl Programs {
     pub(super) fn build(root: &Path, group: &Group, peers: bool) -> Result<Self> {
         let folder = target_directory(root)?;
         let mut ours = process::cargo(root);
-        ours.args(["bench", "--locked", "--bench", group.bench, "--no-run"]);
+        ours.args(["bench", "--locked", "--package", group.package, "--bench", group.bench, "--no-run"]);
         let mut programs = vec![Program { path: executable(ours, group.bench)?, before: &["--one"] }];
         let mut absent = Vec::new();
         if peers {
@@ -77,12 +77,14 @@ impl Programs {
                 peer.args(["build", "--locked", "--profile", "bench", "--package", package]);
                 programs.push(Program { path: executable(peer, package)?, before: &[] });
             }
-            if process::answers("go", "version") {
-                let path = folder.join(format!("go-peers-{}", group.name));
-                go_build(&root.join(group.go), &path)?;
-                programs.push(Program { path, before: &[] });
-            } else {
-                absent.push(without_go(group));
+            match group.go {
+                Some(module) if process::answers("go", "version") => {
+                    let path = folder.join(format!("go-peers-{}", group.name));
+                    go_build(&root.join(module), &path)?;
+                    programs.push(Program { path, before: &[] });
+                }
+                Some(_) => absent.push(without_go(group)),
+                None => {}
             }
         }
         Ok(Self { all: programs, absent, folder })
@@ -188,8 +190,8 @@ fn measurements(output: &str, pair: &Pair) -> Result<Vec<Measurement>> {
             measurement.implementation
         );
         ensure!(
-            ["ns", "us", "B"].contains(&unit.as_str()) || unit.ends_with("/s"),
-            "{workload} {implementation} reported the unit `{unit}`: use ns, us, B or one that ends in /s"
+            ["ns", "us", "B", "%"].contains(&unit.as_str()) || unit.ends_with("/s"),
+            "{workload} {implementation} reported the unit `{unit}`: use ns, us, B, % or one that ends in /s"
         );
         ensure!(value.is_finite() && *value >= 0.0, "{workload} {implementation} reported {value} {unit}");
         found.push(measurement);

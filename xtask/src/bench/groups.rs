@@ -4,10 +4,11 @@
 /// Workloads that one table shows together.
 pub(super) struct Group {
     pub(super) name: &'static str,
-    /// The cargo bench target with our side.
+    /// The package and its cargo bench target with our side.
+    pub(super) package: &'static str,
     pub(super) bench: &'static str,
-    /// The folder of the Go module with peers.
-    pub(super) go: &'static str,
+    /// The folder of the Go module with peers, if there are any.
+    pub(super) go: Option<&'static str>,
     /// Packages of this workspace with further peers.
     pub(super) packages: &'static [&'static str],
     /// Which of ours is compared with which peers.
@@ -58,10 +59,33 @@ const CONTROLLER_RUNTIME: &str = "controller-runtime";
 const CONTROLLER_RUNTIME_PROM: &str = "controller-runtime+prom";
 const KUBE_RUNTIME: &str = "kube-runtime";
 
-pub(super) const GROUPS: &[Group] = &[Group {
+pub(super) const GROUPS: &[Group] = &[QUEUE_GROUP, APISERVER_GROUP];
+
+const APISERVER_GROUP: Group = Group {
+    name: "apiserver",
+    package: "steersman-apiserver",
+    bench: "apiserver",
+    go: None,
+    packages: &[],
+    families: &[Family { ours: "steersman-apiserver", peers: &[] }],
+    workloads: &[
+        workload("ready", 1, &[Target::AtMost(5000.0)]),
+        workload("create-100k", 5, &[Target::AtMost(40.0)]),
+        workload("get-100k", 1, &[Target::AtMost(10.0)]),
+        workload("update-100k", 1, &[]),
+        workload("list-500-of-100k", 1, &[]),
+        workload("watch-100-event", 5, &[Target::AtMost(10.0)]),
+        workload("watch-1-event", 1, &[]),
+        workload("memory-100k", 5, &[Target::AtMost(150.0)]),
+    ],
+    checks: &[],
+};
+
+const QUEUE_GROUP: Group = Group {
     name: "queue",
+    package: "steersman",
     bench: "queue",
-    go: "benches/peers",
+    go: Some("benches/peers"),
     packages: &["steersman-peer-kube-runtime"],
     families: &[
         Family {
@@ -82,7 +106,7 @@ pub(super) const GROUPS: &[Group] = &[Group {
         Check::Growth { from: "filldrain-1k", to: "filldrain-1m", at_most: 4.0 },
         Check::Extra { plain: "steersman", with: "steersman+metrics", at_most: 60.0 },
     ],
-}];
+};
 
 const QUEUE: &[Workload] = &[
     workload(

@@ -1,0 +1,109 @@
+//! Copies of a server, and servers that are the same in every run.
+
+use super::*;
+use steersman_apiserver::{Journal, Options};
+
+#[tokio::test]
+async fn a_fork_and_its_origin_do_not_see_each_other() {
+    let origin = Server::with_widgets().await;
+    origin.post(WIDGETS, widget("a")).await.expect(201);
+    origin.server.faults().add("GET secrets -> 500".parse().unwrap());
+    let mut watch = origin.watch(&format!("{WIDGETS}?watch=1&resourceVersion={}", origin.server.revision())).await;
+    let fork = Server::of(origin.server.fork());
+    assert_eq!(fork.server.revision(), origin.server.revision());
+    assert_eq!(fork.get(&format!("{WIDGETS}/a")).await.json, origin.get(&format!("{WIDGETS}/a")).await.json);
+    fork.get("/api/v1/secrets").await.expect(200);
+    assert_eq!(fork.server.journal().entries().len(), 2);
+
+    fork.delete(&format!("{WIDGETS}/a")).await.expect(200);
+    fork.post(WIDGETS, widget("f")).await.expect(201);
+    origin.post(WIDGETS, widget("o")).await.expect(201);
+    assert_eq!(origin.get(WIDGETS).await.names(), ["a", "o"]);
+    assert_eq!(fork.get(WIDGETS).await.names(), ["f"]);
+    assert_eq!(watch.next_name().await, ("ADDED".into(), "o".into()));
+
+    fork.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com").await.expect(200);
+    fork.server.wait_idle().await;
+    fork.get(WIDGETS).await.expect(404);
+    origin.get(WIDGETS).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_fork_has_the_history_of_its_origin() {
+    let origin = Server::with_widgets().await;
+    let before = origin.server.revision();
+    for name in ["a", "b"] {
+        origin.post(WIDGETS, widget(name)).await.expect(201);
+    }
+    let token =
+        origin.get(&format!("{WIDGETS}?limit=1")).await.json["metadata"]["continue"].as_str().unwrap().to_owned();
+    origin.delete(&format!("{WIDGETS}/a")).await.expect(200);
+    let fork = Server::of(origin.server.fork());
+    fork.post(WIDGETS, widget("c")).await.expect(201);
+    let mut watch = fork.watch(&format!("{WIDGETS}?watch=1&resourceVersion={before}")).await;
+    for (kind, name) in [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a"), ("ADDED", "c")] {
+        assert_eq!(watch.next_name().await, (kind.into(), name.into()));
+    }
+    assert_eq!(fork.get(&format!("{WIDGETS}?continue={token}")).await.names(), ["b"]);
+    let then = fork.get(&format!("{WIDGETS}?resourceVersion={before}&resourceVersionMatch=Exact")).await.expect(200);
+    assert!(then.names().is_empty());
+}
+
+#[tokio::test]
+async fn a_fork_collects_garbage_itself() {
+    let origin = Server::start();
+    let owner = origin.post(CONFIG_MAPS, config_map("owner")).await.expect(201).json;
+    origin.post(CONFIG_MAPS, owned("dependent", &owner)).await.expect(201);
+    let fork = Server::of(origin.server.fork());
+    fork.delete(&format!("{CONFIG_MAPS}/owner")).await.expect(200);
+    fork.server.wait_idle().await;
+    assert!(fork.get(CONFIG_MAPS).await.names().is_empty());
+    origin.server.wait_idle().await;
+    assert_eq!(origin.get(CONFIG_MAPS).await.names(), ["dependent", "owner"]);
+}
+
+#[tokio::test]
+async fn a_large_server_forks_too() {
+    let origin = Server::with(Options { journal: Journal::new(0), ..Options::default() });
+    for n in 0..10_000 {
+        origin.post(CONFIG_MAPS, config_map(&format!("m{n}"))).await.expect(201);
+    }
+    let forks: Vec<_> = (0..20).map(|_| Server::of(origin.server.fork())).collect();
+    for fork in &forks {
+        fork.delete(&format!("{CONFIG_MAPS}/m7")).await.expect(200);
+        assert_eq!(fork.get(&format!("{CONFIG_MAPS}?limit=1")).await.json["metadata"]["remainingItemCount"], 9_998);
+    }
+    origin.get(&format!("{CONFIG_MAPS}/m7")).await.expect(200);
+}
+
+/// Everything that a few requests are answered with.
+async fn transcript(server: &Server) -> Vec<String> {
+    server.install(widgets()).await;
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        let generated = json!({"metadata": {"generateName": "x-"}});
+        said.push(server.post(CONFIG_MAPS, generated).await.expect(201).text);
+        said.push(server.post(WIDGETS, widget("a")).await.text);
+        said.push(server.delete(&format!("{WIDGETS}/a")).await.expect(200).text);
+        server.server.wait_idle().await;
+    }
+    let namespaces = server.get("/api/v1/namespaces").await.expect(200).text;
+    let definitions = server.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").await.expect(200).text;
+    said.extend([namespaces, definitions]);
+    said
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_names_and_uids() {
+    let started = Some("2026-01-02T03:04:05Z".parse().unwrap());
+    let options = |seed| Options { seed, started, ..Options::default() };
+    let first = Server::with(options(Some(7)));
+    let said = transcript(&first).await;
+    assert_eq!(said, transcript(&Server::with(options(Some(7)))).await);
+    let others = [transcript(&Server::with(options(Some(8)))).await, transcript(&Server::with(options(None))).await];
+    assert!(others.iter().all(|other| *other != said));
+    // Forks of servers that are the same, made at the same point, are the same too, but not what their origins go on to be.
+    let fork = Server::of(first.server.fork());
+    let (there, here) = (fork.post(CONFIG_MAPS, config_map("z")).await, first.post(CONFIG_MAPS, config_map("z")).await);
+    assert_ne!(there.json["metadata"]["uid"], here.json["metadata"]["uid"]);
+}

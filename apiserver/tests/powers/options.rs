@@ -1,0 +1,170 @@
+//! Time, history, admission and controllers, as the options have them.
+
+use super::*;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use steersman_apiserver::{Admission, Failure, Operation, Options};
+
+#[tokio::test(start_paused = true)]
+async fn timestamps_follow_the_clock_of_the_runtime() {
+    let started = Some("2026-01-02T03:04:05Z".parse().unwrap());
+    let server = Server::with(Options { started, ..Options::default() });
+    let made = server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    assert_eq!(made.json["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    let made = server.post(CONFIG_MAPS, config_map("b")).await.expect(201);
+    assert_eq!(made.json["metadata"]["creationTimestamp"], "2026-01-02T04:04:05Z");
+
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+    });
+    server.post(pods, pod).await.expect(201);
+    let gone = server.delete(&format!("{pods}/p")).await.expect(200);
+    assert_eq!(gone.json["metadata"]["deletionTimestamp"], "2026-01-02T04:04:35Z");
+    assert_eq!(gone.json["metadata"]["deletionGracePeriodSeconds"], 30);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let sooner = server.delete(&format!("{pods}/p?gracePeriodSeconds=5")).await.expect(200);
+    assert_eq!(sooner.json["metadata"]["deletionTimestamp"], "2026-01-02T04:04:12Z");
+    server.delete(&format!("{pods}/p?gracePeriodSeconds=0")).await.expect(200);
+    server.get(&format!("{pods}/p")).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_watcher_slower_than_history_is_long_is_told_410() {
+    let server = Server::with(Options { history: 5, ..Options::default() });
+    let mut slow = server.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", server.server.revision())).await;
+    let mut other = server.watch("/api/v1/namespaces/default/secrets?watch=1").await;
+    for n in 0..20 {
+        server.post(CONFIG_MAPS, config_map(&format!("m{n}"))).await.expect(201);
+    }
+    let (kind, status) = slow.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"], &status["reason"]), ("ERROR", &json!(410), &json!("Expired")));
+    assert!(slow.next().await.is_none());
+    // What happened elsewhere takes no history from this one.
+    server.post("/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "s"}})).await.expect(201);
+    assert_eq!(other.next_name().await, ("ADDED".into(), "s".into()));
+}
+
+#[tokio::test]
+async fn the_shortest_history_is_enough_for_the_controllers() {
+    for history in [0, 1] {
+        let server = Server::with(Options { history, ..Options::default() });
+        server.install(widgets()).await;
+        server.post(WIDGETS, widget("a")).await.expect(201);
+        let owner = server.post(CONFIG_MAPS, config_map("owner")).await.expect(201).json;
+        server.post(CONFIG_MAPS, owned("b", &owner)).await.expect(201);
+        server.post(CONFIG_MAPS, owned("c", &owner)).await.expect(201);
+        server.delete(&format!("{CONFIG_MAPS}/owner")).await.expect(200);
+        server.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com").await.expect(200);
+        server.server.wait_idle().await;
+        assert!(server.get(CONFIG_MAPS).await.names().is_empty());
+        server.get(WIDGETS).await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn compaction_expires_what_was_before_and_nothing_else() {
+    let server = Server::with_widgets().await;
+    let before = server.server.revision();
+    for name in ["a", "b", "c"] {
+        server.post(WIDGETS, widget(name)).await.expect(201);
+    }
+    let token =
+        server.get(&format!("{WIDGETS}?limit=1")).await.json["metadata"]["continue"].as_str().unwrap().to_owned();
+    let now = server.server.revision();
+    let mut read = server.watch(&format!("{WIDGETS}?watch=1&resourceVersion={now}")).await;
+    server.post(CONFIG_MAPS, config_map("other")).await.expect(201);
+    server.server.compact();
+    let mut old = server.watch(&format!("{WIDGETS}?watch=1&resourceVersion={before}")).await;
+    assert_eq!(old.next().await.unwrap().1["code"], 410);
+    assert!(old.next().await.is_none());
+    server.get(&format!("{WIDGETS}?resourceVersion={before}&resourceVersionMatch=Exact")).await.expect(410);
+    let expired = server.get(&format!("{WIDGETS}?continue={token}")).await.expect(410);
+    let fresh = expired.json["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(server.get(&format!("{WIDGETS}?continue={fresh}")).await.expect(200).names(), ["b", "c"]);
+    server.post(WIDGETS, widget("d")).await.expect(201);
+    assert_eq!(read.next_name().await, ("ADDED".into(), "d".into()), "who had seen everything missed nothing");
+    let streamed = format!(
+        "{WIDGETS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion={before}"
+    );
+    let events = server.watch(&streamed).await.take(5).await;
+    assert_eq!(events[4].0, "BOOKMARK");
+}
+
+#[tokio::test]
+async fn admission_sees_changes_and_refuses_writes() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let admission = Admission::default()
+        .mutate(|review, object| {
+            if review.resource == "widgets" && review.operation == Operation::Create {
+                assert!(object["metadata"]["uid"].is_null());
+                object["metadata"]["labels"]["seen"] = "yes".into();
+                object["spec"]["nope"] = 1.into();
+                object["spec"].as_object_mut().unwrap().remove("replicas");
+            }
+            Ok(())
+        })
+        .validate(move |review, object| {
+            if review.resource == "widgets" {
+                let nope = object.is_some_and(|object| !object["spec"]["nope"].is_null());
+                log.lock().unwrap().push((review.operation, review.name.to_owned(), review.dry_run, nope));
+            }
+            match review.name {
+                "forbidden" => Err(Failure::new(403, None, "not that one")),
+                _ => Ok(()),
+            }
+        });
+    let server = Server::with(Options { admission, ..Options::default() });
+    server.install(widgets()).await;
+    let made = server.post(WIDGETS, widget("a")).await.expect(201);
+    assert_eq!(made.json["metadata"]["labels"], json!({"seen": "yes"}));
+    assert_eq!(
+        made.json["spec"],
+        json!({"color": "red", "replicas": 1}),
+        "defaults come back, unknown fields do not stay"
+    );
+    let refused = server.post(WIDGETS, widget("forbidden")).await.expect(403);
+    assert_eq!(refused.message(), "not that one");
+    server.post(&format!("{WIDGETS}?dryRun=All"), widget("b")).await.expect(201);
+    server.merge(&format!("{WIDGETS}/a"), json!({})).await.expect(200);
+    server.delete(&format!("{WIDGETS}/a?dryRun=All")).await.expect(200);
+    server.delete(&format!("{WIDGETS}/a")).await.expect(200);
+    let row = |operation, name: &str, dry_run, nope| (operation, name.to_owned(), dry_run, nope);
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            row(Operation::Create, "a", false, true),
+            row(Operation::Create, "forbidden", false, true),
+            row(Operation::Create, "b", true, true),
+            row(Operation::Update, "a", false, false),
+            row(Operation::Delete, "a", true, false),
+            row(Operation::Delete, "a", false, false),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn without_controllers_definitions_are_served_and_nothing_is_cleaned_up() {
+    let server = Server::with(Options { controllers: false, ..Options::default() });
+    server.install(widgets()).await;
+    server.post(WIDGETS, widget("a")).await.expect(201);
+    let owner = server.post(CONFIG_MAPS, config_map("owner")).await.expect(201).json;
+    server.post(CONFIG_MAPS, owned("dependent", &owner)).await.expect(201);
+    server.delete(&format!("{CONFIG_MAPS}/owner")).await.expect(200);
+    server.post("/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await.expect(201);
+    server.delete("/api/v1/namespaces/n").await.expect(200);
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    server.delete_with(&format!("{WIDGETS}/a"), foreground).await.expect(200);
+    for fork in [server.clone(), Server::of(server.server.fork())] {
+        fork.server.wait_idle().await;
+        assert_eq!(fork.get(CONFIG_MAPS).await.names(), ["dependent"]);
+        assert_eq!(fork.get("/api/v1/namespaces/n").await.expect(200).json["status"]["phase"], "Terminating");
+        let held = fork.get(&format!("{WIDGETS}/a")).await.expect(200);
+        assert_eq!(held.json["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    }
+}
