@@ -100,10 +100,10 @@ impl Call<'_> {
                 self.check_stays(name, &object)?;
                 let shown = Value::from(object.to_string());
                 let body = Body { value: object, duplicates: duplicates.clone() };
-                // A patch may be well-formed and still make something that cannot be read.
-                let read = self.read(body);
-                let mut object = read
-                    .map_err(|failure| self.invalid("", vec![FieldError::invalid("patch", &shown, failure.message)]))?;
+                // A patch may be well-formed and still make something that cannot be read. That failure names no kind.
+                let mut object = self.read(body).map_err(|failure| {
+                    Failure::invalid("", "", "", vec![FieldError::invalid("patch", &shown, failure.message)])
+                })?;
                 self.check_namespace(&mut object)?;
                 self.check_name(name, &mut object)?;
                 Ok(object)
