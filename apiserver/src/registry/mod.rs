@@ -27,7 +27,7 @@ use crate::{
     meta,
     object::{Content, Key, Object},
     server::Core,
-    status::{Failure, Result},
+    status::{Failure, FieldError, Result},
     store::Refused,
 };
 use serde_json::{Map, Value};
@@ -82,7 +82,7 @@ impl Call<'_> {
         Failure::not_found(&self.served.resource.group, &self.served.resource.plural, name)
     }
 
-    fn invalid(&self, name: &str, errors: Vec<crate::status::FieldError>) -> Box<Failure> {
+    fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Box<Failure> {
         Failure::invalid(&self.served.resource.group, &self.served.resource.kind, name, errors)
     }
 
@@ -252,17 +252,20 @@ impl Call<'_> {
         if resource.strategy.custom {
             errors.extend(resource.schema.validate(object, old));
         }
-        if self.part == Part::Status {
-            // What types ask beyond that is about what a status update leaves as it is.
-            return if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) };
+        // What types ask beyond that is about what a status update leaves as it is.
+        if self.part != Part::Status {
+            errors.extend(self.type_errors(object, old));
         }
-        errors.extend(if self.served.is_converted() {
-            let stored = |object: &Value| self.served.to_stored(object.clone());
-            (resource.strategy.validate)(&stored(object), old.map(stored).as_ref())
-        } else {
-            (resource.strategy.validate)(object, old)
-        });
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
+    }
+
+    fn type_errors(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let validate = self.served.strategy().validate;
+        if !self.served.is_converted() {
+            return validate(object, old);
+        }
+        let stored = |object: &Value| self.served.to_stored(object.clone());
+        validate(&stored(object), old.map(stored).as_ref())
     }
 
     /// The object as the storage version has it, encoded.
