@@ -6,7 +6,11 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value};
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{
+    cmp::Ordering,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 /// Namespace and name, ordered as the real server's storage is: by the bytes of `namespace/name`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +71,7 @@ pub(crate) struct Content {
 impl Content {
     /// Encode an object. Its apiVersion, kind and resourceVersion are left out.
     pub(crate) fn encode(object: &Map<String, Value>) -> Self {
+        let object = if *KEEPS_ORDER { &sorted(object) } else { object };
         let mut tail = Vec::with_capacity(1024);
         let empty = Map::new();
         let meta = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
@@ -97,6 +102,20 @@ impl PartialEq for Content {
     fn eq(&self, other: &Self) -> bool {
         self.tail == other.tail
     }
+}
+
+/// Whether maps of `serde_json` are in the order of insertion: `preserve_order` is on if any crate of the process wants it. Equal
+/// objects have equal bytes even then.
+static KEEPS_ORDER: LazyLock<bool> = LazyLock::new(|| {
+    let map: Map<_, _> = ["b", "a"].map(|key| (key.to_owned(), Value::Null)).into_iter().collect();
+    map.keys().next().is_some_and(|first| first == "b")
+});
+
+fn sorted(object: &Map<String, Value>) -> Map<String, Value> {
+    let mut object = object.clone();
+    object.sort_keys();
+    object.values_mut().for_each(Value::sort_all_objects);
+    object
 }
 
 /// `,"name":value` for each.

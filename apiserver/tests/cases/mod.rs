@@ -10,6 +10,7 @@ mod kube_watcher;
 mod life;
 mod lists;
 mod metadata;
+mod model;
 mod namespaces;
 mod patches;
 mod races;
