@@ -1,7 +1,6 @@
 //! The server's time: the wall clock when it started, moved on by tokio's clock, so that paused time holds here too.
 
 use jiff::{SignedDuration, Timestamp};
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Tells the time for `creationTimestamp` and the like.
@@ -27,14 +26,9 @@ impl Clock {
     pub(crate) fn timestamp(&self) -> String {
         timestamp(self.now())
     }
-
-    /// `after` from now, to the second.
-    pub(crate) fn timestamp_after(&self, after: Duration) -> String {
-        let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
-        timestamp(self.now().saturating_add(after).unwrap_or(Timestamp::MAX))
-    }
 }
 
-fn timestamp(at: Timestamp) -> String {
+/// A time, to the second.
+pub(crate) fn timestamp(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

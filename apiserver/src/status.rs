@@ -127,6 +127,10 @@ fn shown(value: &Value) -> String {
     value.to_string()
 }
 
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 impl FieldError {
     fn new(kind: FieldErrorKind, field: impl Into<String>, body: String) -> Self {
         Self { kind, field: field.into(), body }
@@ -172,12 +176,20 @@ impl FieldError {
 
     /// A string or map that is too long.
     pub fn too_long(field: impl Into<String>, max_bytes: usize) -> Self {
-        Self::new(FieldErrorKind::TooLong, field, format!("Too long: may not be more than {max_bytes} bytes"))
+        Self::new(
+            FieldErrorKind::TooLong,
+            field,
+            format!("Too long: may not be more than {}", counted(max_bytes, "byte")),
+        )
     }
 
     /// A list that has too many items.
     pub fn too_many(field: impl Into<String>, found: usize, max: usize) -> Self {
-        Self::new(FieldErrorKind::TooMany, field, format!("Too many: {found}: must have at most {max} items"))
+        Self::new(
+            FieldErrorKind::TooMany,
+            field,
+            format!("Too many: {found}: must have at most {}", counted(max, "item")),
+        )
     }
 
     /// Something that the field refers to is not there.

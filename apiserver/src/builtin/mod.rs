@@ -2,7 +2,6 @@
 //!
 //! - `table`, `groups`: one row per kind.
 //! - `columns`, `cells`, `pod_cells`, `age`: what `kubectl get` shows of them.
-//! - `decode`: what cannot even be read as the kind.
 //! - `prepare`: what the server fills in.
 //! - `validate`, `rbac`: what it refuses.
 //! - `pods`, `workloads`: both, for pods and what makes them.
@@ -14,7 +13,6 @@
 pub(crate) mod age;
 mod cells;
 mod columns;
-pub(crate) mod decode;
 mod events;
 mod groups;
 mod pod_cells;

@@ -43,7 +43,7 @@ impl Definitions {
     }
 
     pub(super) fn work(&mut self, core: &Core) {
-        for name in std::mem::take(&mut self.due) {
+        while let Some(name) = self.due.pop_first() {
             // What fails by somebody else's change comes round with that change.
             _ = self.sync(core, &name);
         }
@@ -56,6 +56,7 @@ impl Definitions {
         };
         let Some(object) = core.store.get(TABLE, name) else {
             self.remove(core, name);
+            self.due.extend(waiting_for_names(core, definitions));
             return Ok(());
         };
         let object = definitions.decode(&object);
@@ -130,7 +131,7 @@ impl Definitions {
         let kept: Vec<_> = finalizers.filter(|finalizer| *finalizer != CLEANUP).collect();
         let version = meta_text(&object, "resourceVersion");
         let patch = json!({"metadata": {"finalizers": kept, "resourceVersion": version}});
-        let patch = Input::Patch(Patch::Merge(patch));
+        let patch = Input::Patch(Patch::Merge(patch), Vec::new());
         call(core, definitions, "", Part::Whole, |call| call.update(name, &patch)).map(drop)
     }
 }
@@ -152,6 +153,13 @@ fn write_status(
         Answer::Stored(object) => definitions.decode(&object),
         Answer::Value(object) => object,
     })
+}
+
+/// The definitions whose names were taken: when another one goes, they may be free.
+fn waiting_for_names(core: &Core, definitions: &Served) -> Vec<String> {
+    let all = core.store.scan(TABLE, Range::default(), None).map(|scan| scan.objects).unwrap_or_default();
+    let waiting = all.iter().filter(|object| !crd::status::is_established(&definitions.decode(object)));
+    waiting.map(|object| object.key.name().to_owned()).collect()
 }
 
 /// The name that another resource of the group has already.

@@ -30,8 +30,10 @@ type Place = (Arc<str>, Key);
 pub(super) struct Garbage {
     /// By the uid of an owner, the objects that refer to it.
     dependents: HashMap<String, HashSet<Place>>,
-    /// By object, the uids of its owners.
-    owners: HashMap<Place, Vec<String>>,
+    /// By object, the uids of its owners, and whether it blocks their deletion.
+    owners: HashMap<Place, Vec<(String, bool)>>,
+    /// The uids of owners that are known to be gone, for as long as somebody refers to them: their kind may be gone too.
+    gone: HashSet<String>,
     /// Objects to look at.
     due: BTreeSet<Place>,
 }
@@ -56,7 +58,11 @@ impl Garbage {
             self.wake_owners(core, before);
         }
         if seen.after.is_none() {
-            self.due.extend(self.dependents.get(&uid_of(object)).into_iter().flatten().cloned());
+            let uid = uid_of(object);
+            if let Some(dependents) = self.dependents.get(&uid) {
+                self.due.extend(dependents.iter().cloned());
+                self.gone.insert(uid);
+            }
         } else if self.owners.contains_key(&place) || mentions(object, b"\"deletionTimestamp\"") {
             self.due.insert(place);
         }
@@ -64,22 +70,24 @@ impl Garbage {
 
     /// Remember who refers to whom.
     fn index(&mut self, place: &Place, object: Option<&Arc<Object>>) {
-        for uid in self.owners.remove(place).unwrap_or_default() {
-            if let Some(dependents) = self.dependents.get_mut(&uid) {
+        let before = self.owners.remove(place).unwrap_or_default();
+        for (uid, _) in &before {
+            if let Some(dependents) = self.dependents.get_mut(uid) {
                 dependents.remove(place);
                 if dependents.is_empty() {
-                    self.dependents.remove(&uid);
+                    self.dependents.remove(uid);
                 }
             }
         }
-        let Some(object) = object.filter(|object| mentions(object, b"\"ownerReferences\"")) else { return };
-        let object = Value::Object(object.decode(&Head::bare()));
-        let uids: Vec<String> = references(&object).map(|reference| text(reference, "uid").to_owned()).collect();
-        for uid in &uids {
+        let owners = object.map(|object| owners(object)).unwrap_or_default();
+        for (uid, _) in &owners {
             self.dependents.entry(uid.clone()).or_default().insert(place.clone());
         }
-        if !uids.is_empty() {
-            self.owners.insert(place.clone(), uids);
+        for (uid, _) in before.iter().filter(|(uid, _)| !self.dependents.contains_key(uid)) {
+            self.gone.remove(uid);
+        }
+        if !owners.is_empty() {
+            self.owners.insert(place.clone(), owners);
         }
     }
 
@@ -118,7 +126,7 @@ impl Garbage {
             return Ok(());
         }
         let owners: Vec<(&Value, Owner)> =
-            references(&decoded).map(|reference| (reference, owner(core, reference, key.namespace()))).collect();
+            references(&decoded).map(|reference| (reference, self.owner(core, reference, key.namespace()))).collect();
         let count = |kind| owners.iter().filter(|(_, owner)| *owner == kind).count();
         if owners.is_empty() || count(Owner::Present) == owners.len() {
             return Ok(());
@@ -148,9 +156,7 @@ impl Garbage {
         let blocking = dependents.iter().any(|(table, key)| {
             core.store.get(table, key.as_str()).is_some_and(|object| {
                 let object = Value::Object(object.decode(&Head::bare()));
-                references(&object).any(|reference| {
-                    text(reference, "uid") == uid && reference["blockOwnerDeletion"].as_bool() == Some(true)
-                })
+                references(&object).any(|reference| text(reference, "uid") == uid && blocks(reference))
             })
         });
         for dependent in dependents {
@@ -177,6 +183,21 @@ impl Garbage {
         }
         Ok(())
     }
+
+    fn owner(&self, core: &Core, reference: &Value, namespace: &str) -> Owner {
+        if self.gone.contains(text(reference, "uid")) {
+            return Owner::Absent;
+        }
+        let Ok(place) = place_of(core, reference, namespace) else { return Owner::Present };
+        let Some((table, key)) = place else { return Owner::Absent };
+        let Some(object) = core.store.get(&table, key.as_str()) else { return Owner::Absent };
+        let object = Value::Object(object.decode(&Head::bare()));
+        if meta_text(&object, "uid") != text(reference, "uid") {
+            return Owner::Absent;
+        }
+        let waiting = is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND);
+        if waiting && blocks(reference) { Owner::Waiting } else { Owner::Present }
+    }
 }
 
 fn drop_finalizer(core: &Core, place: &Place, object: &Value, finalizer: &str) -> Result<()> {
@@ -190,20 +211,8 @@ fn patch(core: &Core, (table, key): &Place, object: &Value, meta: Value) -> Resu
     let Some(served) = catalog.iter().find(|served| served.table == *table) else { return Ok(()) };
     let mut meta = meta;
     meta["resourceVersion"] = meta_text(object, "resourceVersion").into();
-    let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})));
+    let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})), Vec::new());
     call(core, served, key.namespace(), Part::Whole, |call| call.update(key.name(), &patch)).map(drop)
-}
-
-fn owner(core: &Core, reference: &Value, namespace: &str) -> Owner {
-    let Ok(place) = place_of(core, reference, namespace) else { return Owner::Present };
-    let Some((table, key)) = place else { return Owner::Absent };
-    let Some(object) = core.store.get(&table, key.as_str()) else { return Owner::Absent };
-    let object = Value::Object(object.decode(&Head::bare()));
-    if meta_text(&object, "uid") != text(reference, "uid") {
-        return Owner::Absent;
-    }
-    let waiting = is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND);
-    if waiting && reference["blockOwnerDeletion"].as_bool() == Some(true) { Owner::Waiting } else { Owner::Present }
 }
 
 /// Where a reference leads; an error if that cannot be told, because its kind is not served or lives in namespaces and the dependent
@@ -219,6 +228,20 @@ fn place_of(core: &Core, reference: &Value, namespace: &str) -> Result<Option<Pl
         (false, _) => "",
     };
     Ok(Some((served.table.clone(), Key::new(namespace, text(reference, "name")))))
+}
+
+/// The uids of an object's owners, and whether it blocks their deletion.
+fn owners(object: &Object) -> Vec<(String, bool)> {
+    if !mentions(object, b"\"ownerReferences\"") {
+        return Vec::new();
+    }
+    let object = Value::Object(object.decode(&Head::bare()));
+    references(&object).map(|reference| (text(reference, "uid").to_owned(), blocks(reference))).collect()
+}
+
+/// The owner's deletion in the foreground waits for the dependent.
+fn blocks(reference: &Value) -> bool {
+    reference["blockOwnerDeletion"] == true
 }
 
 fn references(object: &Value) -> impl Iterator<Item = &Value> {

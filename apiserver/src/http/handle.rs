@@ -367,7 +367,11 @@ impl Request<'_> {
             "patch" => {
                 let show = self.show_object()?;
                 let patch = self.patch(call)?;
-                let (answer, _) = call.update(name, &Input::Patch(patch))?;
+                let duplicates = match &patch {
+                    Patch::Merge(_) => decode::json(&self.body)?.duplicates,
+                    Patch::Json(_) => Vec::new(),
+                };
+                let (answer, _) = call.update(name, &Input::Patch(patch, duplicates))?;
                 self.object(200, call, &answer, show)
             }
             "delete" => {

@@ -29,13 +29,14 @@ impl Call<'_> {
         for field in OWNED {
             meta.remove(field);
         }
+        let name = meta_text(&object, "name").to_owned();
+        self.mutate(Operation::Create, &name, &mut object, None)?;
         let base = meta_text(&object, "generateName").to_owned();
         let generated = meta_text(&object, "name").is_empty() && !base.is_empty();
         if generated {
             self.generate_name(&mut object, &base);
         }
         let name = meta_text(&object, "name").to_owned();
-        self.mutate(Operation::Create, &name, &mut object, None)?;
         self.warnings.extend(meta::dedupe_owner_references(&mut object));
         self.prepare_create(&mut object);
         self.validate(&name, &object, None)?;

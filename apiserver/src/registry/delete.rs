@@ -2,11 +2,13 @@
 
 use super::{Answer, Call, bump_generation, finalizers, grace_seconds, is_deleting, may_go, meta_mut, meta_text};
 use crate::{
-    admission::Operation,
+    admission::{Operation, Review},
+    clock::timestamp,
     http::query::Query,
     status::{Failure, FieldError, Result},
     store::Refused,
 };
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -112,6 +114,14 @@ fn number(text: &str, field: &str) -> Result<i64> {
     text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: {field} is not a whole number")))
 }
 
+/// Deletion began then, and is given so many seconds.
+fn set_deletion(object: &mut Value, began: Timestamp, grace: u64) {
+    let end = began.saturating_add(Duration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+    let meta = meta_mut(object);
+    meta.insert("deletionTimestamp".into(), timestamp(end).into());
+    meta.insert("deletionGracePeriodSeconds".into(), grace.into());
+}
+
 impl Call<'_> {
     /// Delete an object: now, or once nothing holds it back.
     pub(crate) fn delete(&mut self, name: &str, options: &DeleteOptions) -> Result<Answer> {
@@ -128,10 +138,11 @@ impl Call<'_> {
         let old = self.served.decode(&existing);
         self.check_delete_preconditions(name, options, &old)?;
         self.check_deletable(name)?;
-        self.core.admission.run_validating(&self.review(Operation::Delete, name, Some(&old)), None)?;
+        let dry_run = options.dry_run || self.options.dry_run;
+        let review = Review { dry_run, ..self.review(Operation::Delete, name, Some(&old)) };
+        self.core.admission.run_validating(&review, None)?;
         let new = self.marked(&old, options);
         let gone = may_go(&new);
-        let dry_run = options.dry_run || self.options.dry_run;
         let written = if dry_run {
             None
         } else if gone {
@@ -163,26 +174,23 @@ impl Call<'_> {
             Some(default) => options.grace.unwrap_or(default),
         };
         if is_deleting(old) {
-            // A later deletion may only shorten what is left.
-            let left = grace_seconds(old).unwrap_or(0);
-            if options.grace.is_some() && wanted < left {
-                self.set_deletion(&mut new, wanted);
+            // A later deletion may only shorten the time, which counts from the first one.
+            let given = grace_seconds(old).unwrap_or(0);
+            let end = meta_text(old, "deletionTimestamp").parse::<Timestamp>();
+            if let Ok(end) = end
+                && options.grace.is_some()
+                && wanted < given
+            {
+                set_deletion(&mut new, end - Duration::from_secs(given), wanted);
             }
             return new;
         }
-        self.set_deletion(&mut new, wanted);
+        set_deletion(&mut new, self.core.clock.now(), wanted);
         bump_generation(&mut new);
         if &*self.served.table == "namespaces" {
             new["status"] = json!({"phase": "Terminating"});
         }
         new
-    }
-
-    fn set_deletion(&self, object: &mut Value, grace: u64) {
-        let at = self.core.clock.timestamp_after(Duration::from_secs(grace));
-        let meta = meta_mut(object);
-        meta.insert("deletionTimestamp".into(), at.into());
-        meta.insert("deletionGracePeriodSeconds".into(), grace.into());
     }
 
     /// The garbage collector sees by them what to do with the dependents, and takes them away.

@@ -27,7 +27,7 @@ use crate::{
     meta,
     object::{Content, Key, Object},
     server::Core,
-    status::{Failure, Result},
+    status::{Failure, FieldError, Result},
     store::Refused,
 };
 use serde_json::{Map, Value};
@@ -82,7 +82,7 @@ impl Call<'_> {
         Failure::not_found(&self.served.resource.group, &self.served.resource.plural, name)
     }
 
-    fn invalid(&self, name: &str, errors: Vec<crate::status::FieldError>) -> Box<Failure> {
+    fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Box<Failure> {
         Failure::invalid(&self.served.resource.group, &self.served.resource.kind, name, errors)
     }
 
@@ -101,16 +101,20 @@ impl Call<'_> {
     /// A body as an object of this resource: of the right kind, with metadata of the right types, in the right place, fitting its
     /// schema.
     pub(crate) fn accept(&mut self, body: Body) -> Result<Value> {
-        let Body { value: mut object, mut duplicates } = body;
+        let mut object = self.read(body)?;
+        self.check_namespace(&mut object)?;
+        Ok(object)
+    }
+
+    /// The same, wherever it is.
+    fn read(&mut self, body: Body) -> Result<Value> {
+        let Body { value: mut object, duplicates } = body;
         self.check_kind(&mut object)?;
         meta::types::check_types(&object)?;
+        let mut faults: Vec<_> = duplicates.iter().map(|field| format!("duplicate field \"{field}\"")).collect();
         let unknown = meta::types::tidy(&mut object);
-        self.check_namespace(&mut object)?;
-        for field in &mut duplicates {
-            *field = format!("duplicate field \"{field}\"");
-        }
-        duplicates.extend(unknown.iter().map(|field| format!("unknown field \"{field}\"")));
-        self.fit(&mut object, duplicates)?;
+        faults.extend(unknown.iter().map(|field| format!("unknown field \"{field}\"")));
+        self.fit(&mut object, faults)?;
         Ok(object)
     }
 
@@ -248,13 +252,20 @@ impl Call<'_> {
         if resource.strategy.custom {
             errors.extend(resource.schema.validate(object, old));
         }
-        errors.extend(if self.served.is_converted() {
-            let stored = |object: &Value| self.served.to_stored(object.clone());
-            (resource.strategy.validate)(&stored(object), old.map(stored).as_ref())
-        } else {
-            (resource.strategy.validate)(object, old)
-        });
+        // What types ask beyond that is about what a status update leaves as it is.
+        if self.part != Part::Status {
+            errors.extend(self.type_errors(object, old));
+        }
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
+    }
+
+    fn type_errors(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let validate = self.served.strategy().validate;
+        if !self.served.is_converted() {
+            return validate(object, old);
+        }
+        let stored = |object: &Value| self.served.to_stored(object.clone());
+        validate(&stored(object), old.map(stored).as_ref())
     }
 
     /// The object as the storage version has it, encoded.

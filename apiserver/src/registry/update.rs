@@ -17,7 +17,8 @@ use serde_json::{Map, Value};
 pub(crate) enum Input {
     /// Into this, as [`Call::accept`] gave it.
     Replace(Value),
-    Patch(Patch),
+    /// By this, in which these fields were there twice.
+    Patch(Patch, Vec<String>),
 }
 
 /// What only the server may change, once an object is there.
@@ -93,21 +94,17 @@ impl Call<'_> {
                 self.check_name(name, &mut object)?;
                 Ok(object)
             }
-            Input::Patch(patch) => {
+            Input::Patch(patch, duplicates) => {
                 let mut object = old.clone();
                 patch.apply(&mut object)?;
                 self.check_stays(name, &object)?;
-                let mut object = self.accept(Body { value: object, duplicates: Vec::new() }).map_err(|failure| {
-                    // A patch may be well-formed and still make a built-in of the wrong shape.
-                    let strict = failure.message.starts_with("strict decoding error");
-                    if self.served.strategy().custom || strict || failure.code != 400 {
-                        return failure;
-                    }
-                    let mut shown = old.clone();
-                    _ = patch.apply(&mut shown);
-                    let error = FieldError::invalid("patch", &shown.to_string().into(), failure.message);
-                    self.invalid("", vec![error])
+                let shown = Value::from(object.to_string());
+                let body = Body { value: object, duplicates: duplicates.clone() };
+                // A patch may be well-formed and still make something that cannot be read. That failure names no kind.
+                let mut object = self.read(body).map_err(|failure| {
+                    Failure::invalid("", "", "", vec![FieldError::invalid("patch", &shown, failure.message)])
                 })?;
+                self.check_namespace(&mut object)?;
                 self.check_name(name, &mut object)?;
                 Ok(object)
             }

@@ -142,7 +142,7 @@ impl Schema {
             found.invalid(&json!(list.len()), format_args!("should have at least {min} items"));
         }
         if let Some(max) = rules.max_items.filter(|max| list.len() > *max) {
-            found.errors.push(too_many(found.path, list.len(), max));
+            found.errors.push(FieldError::too_many(found.path.to_string(), list.len(), max));
         }
     }
 
@@ -153,7 +153,7 @@ impl Schema {
                 found.invalid(&json!(map.len()), format_args!("should have at least {min} properties"));
             }
             if let Some(max) = rules.max_properties.filter(|max| map.len() > *max) {
-                found.errors.push(too_many(path, map.len(), max));
+                found.errors.push(FieldError::too_many(path.to_string(), map.len(), max));
             }
         }
         for (key, value) in map {
@@ -207,7 +207,7 @@ impl Found<'_> {
         // Counting is needed only where the number of bytes leaves it open.
         let longer = |max: usize| text.len() > max && text.chars().count() > max;
         if let Some(max) = rules.max_length.filter(|max| longer(*max)) {
-            self.errors.push(too_long(self.path, max));
+            self.errors.push(FieldError::too_long(self.path.to_string(), max));
         } else if let Some(min) = rules.min_length.filter(|min| text.chars().count() < *min) {
             self.invalid(&value(), format_args!("should be at least {min} chars long"));
         } else if let Some(pattern) = rules.pattern.as_ref().filter(|pattern| !pattern.regex.is_match(text)) {
@@ -328,18 +328,6 @@ fn same(a: &Value, b: &Value) -> bool {
 
 fn key_text(item: &Value, keys: &[String]) -> String {
     listtype::key_of(item, keys).to_string()
-}
-
-fn too_long(path: &Path<'_>, max: usize) -> FieldError {
-    let bytes = if max == 1 { "byte" } else { "bytes" };
-    let body = format!("Too long: may not be more than {max} {bytes}");
-    FieldError { kind: FieldErrorKind::TooLong, field: path.to_string(), body }
-}
-
-fn too_many(path: &Path<'_>, found: usize, max: usize) -> FieldError {
-    let items = if max == 1 { "item" } else { "items" };
-    let body = format!("Too many: {found}: must have at most {max} {items}");
-    FieldError { kind: FieldErrorKind::TooMany, field: path.to_string(), body }
 }
 
 /// Errors after which rules are not asked: the object is not even of the shape that they expect.

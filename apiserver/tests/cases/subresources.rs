@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 const A: &str = "/apis/example.com/v1/namespaces/default/widgets/a";
 
-pub fn deployment(name: &str) -> Value {
+pub(super) fn deployment(name: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
         "selector": {"matchLabels": {"app": "a"}},
         "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "a", "image": "i"}]}},
     }})
 }
 
-pub fn pod(name: &str) -> Value {
+pub(super) fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "containers": [{"name": "a", "image": "i"}],
     }})

@@ -101,7 +101,7 @@ async fn patches() {
     assert!(metadata.expect("patched").labels().is_empty());
     let unknown = Patch::Merge(json!({"spec": {"nope": 1}}));
     let strict = api.patch("a", &PatchParams::default().validation_strict(), &unknown).await;
-    assert_eq!(code(strict.expect_err("there is no such field")), 400);
+    assert_eq!(code(strict.expect_err("there is no such field")), 422);
     assert_eq!(code(api.patch("none", &params, &merge).await.expect_err("it is not there")), 404);
 }
 
