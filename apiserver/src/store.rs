@@ -161,12 +161,6 @@ impl Store {
         self.0.read().revision
     }
 
-    /// Of the last write to a table; 0 if that is forgotten, or there is no such table.
-    pub(crate) fn last_change(&self, table: &str) -> u64 {
-        let state = self.0.read();
-        state.tables.get(table).and_then(|table| table.changes.list.back()).map_or(0, |change| change.revision)
-    }
-
     pub(crate) fn get(&self, table: &str, key: &str) -> Option<Arc<Object>> {
         self.0.read().tables.get(table)?.objects.get(key).cloned()
     }
@@ -367,7 +361,31 @@ pub(crate) enum Next {
     End,
 }
 
+/// A table as a watcher found it: not one of the same name that came later.
+pub(crate) struct Tail {
+    store: Store,
+    table: TableName,
+    grown: watch::Receiver<Option<Changes>>,
+}
+
+impl Tail {
+    /// The revision of the last change, 0 if there was none; `None` if the table is gone.
+    pub(crate) fn last_change(&self) -> Option<u64> {
+        let state = self.store.0.read();
+        if self.grown.borrow().is_some() {
+            return None;
+        }
+        let changes = &state.tables.get(&self.table)?.changes;
+        Some(changes.list.back().map_or(changes.forgotten, |change| change.revision))
+    }
+}
+
 impl Cursor {
+    /// The end of the table's log, for those who want to know how far this one is from it.
+    pub(crate) fn tail(&self) -> Tail {
+        Tail { store: self.store.clone(), table: self.table.clone(), grown: self.grown.clone() }
+    }
+
     /// Everything up to this revision was handed out.
     pub(crate) fn seen(&self) -> u64 {
         self.seen

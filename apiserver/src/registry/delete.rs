@@ -2,7 +2,7 @@
 
 use super::{Answer, Call, bump_generation, finalizers, grace_seconds, is_deleting, may_go, meta_mut, meta_text};
 use crate::{
-    admission::Operation,
+    admission::{Operation, Review},
     http::query::Query,
     status::{Failure, FieldError, Result},
     store::Refused,
@@ -128,10 +128,11 @@ impl Call<'_> {
         let old = self.served.decode(&existing);
         self.check_delete_preconditions(name, options, &old)?;
         self.check_deletable(name)?;
-        self.core.admission.run_validating(&self.review(Operation::Delete, name, Some(&old)), None)?;
+        let dry_run = options.dry_run || self.options.dry_run;
+        let review = Review { dry_run, ..self.review(Operation::Delete, name, Some(&old)) };
+        self.core.admission.run_validating(&review, None)?;
         let new = self.marked(&old, options);
         let gone = may_go(&new);
-        let dry_run = options.dry_run || self.options.dry_run;
         let written = if dry_run {
             None
         } else if gone {
