@@ -70,6 +70,8 @@ impl Activity {
                 return;
             }
             changed.await;
+            // On a busy server this may be woken faster than it goes to sleep: others want the thread too.
+            tokio::task::yield_now().await;
         }
     }
 
