@@ -2,5 +2,7 @@
 
 mod bad_input;
 mod cases;
+mod fuzz;
 mod powers;
+mod properties;
 mod support;
