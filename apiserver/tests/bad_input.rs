@@ -55,7 +55,8 @@ async fn a_name_cannot_lead_out_of_its_place() {
             answers(&server, "DELETE", &[(&format!("{place}/{name}"), 404)]).await;
         }
         // An encoded slash is a slash.
-        answers(&server, "GET", &[(&format!("{place}/..%2F..%2Fsecrets"), 404), (&format!("{place}/a%2Fb"), 404)]).await;
+        answers(&server, "GET", &[(&format!("{place}/..%2F..%2Fsecrets"), 404), (&format!("{place}/a%2Fb"), 404)])
+            .await;
     }
 }
 
@@ -83,7 +84,8 @@ async fn an_object_has_a_name_that_its_path_can_have() {
 #[tokio::test]
 async fn what_is_not_served_is_not_found() {
     let server = Server::with_widgets().await;
-    for path in ["/api/v1/nope", "/api/v1/namespaces/default/nope", "/api/v1/namespaces/default/nope/a", "/api/v2/pods"] {
+    for path in ["/api/v1/nope", "/api/v1/namespaces/default/nope", "/api/v1/namespaces/default/nope/a", "/api/v2/pods"]
+    {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let reply = server.send(method, path, &[], "").await.expect(404);
             assert_eq!(reply.message(), "the server could not find the requested resource", "{method} {path}");
@@ -185,10 +187,15 @@ async fn an_answer_that_cannot_be_given_is_not_acceptable_and_nothing_is_done() 
 #[tokio::test]
 async fn a_body_has_three_mebibytes() {
     let server = Server::with_widgets().await;
-    for (method, path) in [("POST", CONFIG_MAPS), ("PUT", "/api/v1/namespaces/default/configmaps/a"), ("DELETE", CONFIG_MAPS)] {
+    for (method, path) in
+        [("POST", CONFIG_MAPS), ("PUT", "/api/v1/namespaces/default/configmaps/a"), ("DELETE", CONFIG_MAPS)]
+    {
         let body = Bytes::from(vec![b' '; 3 * 1024 * 1024 + 1]);
         let reply = server.send(method, path, &[("content-type", JSON)], body).await.expect(413);
-        assert_eq!((reply.message(), reply.reason()), ("Request entity too large: limit is 3145728", "RequestEntityTooLarge"));
+        assert_eq!(
+            (reply.message(), reply.reason()),
+            ("Request entity too large: limit is 3145728", "RequestEntityTooLarge")
+        );
     }
     // At the limit it is read, and is then only no JSON.
     server.send("POST", CONFIG_MAPS, &[("content-type", JSON)], vec![b' '; 3 * 1024 * 1024]).await.expect(400);

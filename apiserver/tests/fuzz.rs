@@ -78,7 +78,8 @@ fn check_reply(request: &Request, reply: &Reply) -> Result<(), TestCaseError> {
         return Ok(());
     }
     for line in reply.text.lines().filter(|_| reply.json.is_null()) {
-        let event: Value = serde_json::from_str(line).map_err(|error| TestCaseError::fail(format!("{request:?} {error}")))?;
+        let event: Value =
+            serde_json::from_str(line).map_err(|error| TestCaseError::fail(format!("{request:?} {error}")))?;
         prop_assert!(event["type"].is_string() && event["object"]["kind"].is_string(), "{:?}: {}", request, line);
     }
     if reply.code >= 400 {
@@ -178,11 +179,12 @@ async fn check_sequence(server: &Server, requests: &[Request]) -> Result<(), Tes
         let revision = server.server.revision();
         let reply = send(server, request).await;
         check_reply(request, &reply)?;
-        timeout(Duration::from_secs(60), server.server.wait_idle())
+        timeout(Duration::from_mins(1), server.server.wait_idle())
             .await
             .map_err(|_| TestCaseError::fail(format!("never idle after {request:?}")))?;
         let now = server.server.revision();
-        let harmless = reply.code >= 400 || matches!(request.method, "GET" | "HEAD") || request.path.contains("dryRun=All");
+        let harmless =
+            reply.code >= 400 || matches!(request.method, "GET" | "HEAD") || request.path.contains("dryRun=All");
         prop_assert!(now >= revision && (now == revision || !harmless), "{:?}: {}", request, reply.text);
         if now > revision {
             check_objects(server).await?;

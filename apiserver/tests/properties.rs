@@ -62,7 +62,9 @@ async fn settle(server: &Server, model: &Model, from: u64) -> Result<(), TestCas
             list.json["items"].as_array().unwrap().iter().map(|item| (key(item), shown(item))).collect();
         prop_assert_eq!(&listed, &model.all(path).map(|object| (key(object), shown(object))).collect());
         // Its own last event says that nothing more is to come.
-        let mut watch = server.watch(&format!("{path}?watch=1&resourceVersion={from}&allowWatchBookmarks=1&timeoutSeconds=3")).await;
+        let mut watch = server
+            .watch(&format!("{path}?watch=1&resourceVersion={from}&allowWatchBookmarks=1&timeoutSeconds=3"))
+            .await;
         let (mut known, mut last) = (BTreeMap::new(), from);
         while let Some((kind, object)) = watch.next().await {
             if kind == "BOOKMARK" {

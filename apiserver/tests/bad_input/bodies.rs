@@ -92,7 +92,8 @@ async fn metadata_that_says_nothing_leaves_nothing() {
 async fn content_of_the_wrong_types_is_refused() {
     let server = Server::with_widgets().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    let deployment = |spec| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec});
+    let deployment =
+        |spec| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec});
     // A built-in type does not decode.
     for data in [json!([]), json!("x"), json!({"k": 1}), json!({"k": {}}), json!({"k": [1]})] {
         let mut map = config_map("a");
@@ -148,7 +149,9 @@ async fn content_of_the_wrong_types_is_refused() {
 async fn numbers_and_depth_have_bounds() {
     let server = Server::with_widgets().await;
     let with = |free: &str| {
-        format!(r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"a"}},"spec":{{"color":"red","free":{free}}}}}"#)
+        format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"a"}},"spec":{{"color":"red","free":{free}}}}}"#
+        )
     };
     let deep = |open: &str, close: &str, depth| format!("{}1{}", open.repeat(depth), close.repeat(depth));
     for free in [r#"{"a":1e999}"#.to_owned(), deep("[", "]", 100_000), deep(r#"{"a":"#, "}", 20_000)] {

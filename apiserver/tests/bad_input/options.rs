@@ -3,7 +3,7 @@
 use super::*;
 
 fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 #[tokio::test]
@@ -11,9 +11,25 @@ async fn a_selector_that_is_none_is_a_bad_request() {
     let server = Server::with_widgets().await;
     let long = format!("a={}", "b".repeat(64));
     for place in [CONFIG_MAPS, WIDGETS] {
-        for labels in
-            ["a in", "a in (", "a,", ",", "=", "=b", "a=(b)", "!", "!a=b", "a b", "-a=b", "a notin b", "a in (b", "a=-b", &long, "a/b/c", "a==="]
-        {
+        for labels in [
+            "a in",
+            "a in (",
+            "a,",
+            ",",
+            "=",
+            "=b",
+            "a=(b)",
+            "!",
+            "!a=b",
+            "a b",
+            "-a=b",
+            "a notin b",
+            "a in (b",
+            "a=-b",
+            &long,
+            "a/b/c",
+            "a===",
+        ] {
             let query = format!("{place}?labelSelector={}", encoded(labels));
             for path in [query.clone(), format!("{query}&watch=1")] {
                 let reply = server.get(&path).await;
@@ -22,7 +38,9 @@ async fn a_selector_that_is_none_is_a_bad_request() {
             let reply = server.delete(&query).await;
             assert_eq!(reply.code, 400, "{labels}");
         }
-        for fields in ["metadata.name", "spec.nope=1", "metadata.labels=a", "=", "metadata.name=a\\x", "metadata.name>a"] {
+        for fields in
+            ["metadata.name", "spec.nope=1", "metadata.labels=a", "=", "metadata.name=a\\x", "metadata.name>a"]
+        {
             let query = format!("{place}?fieldSelector={}", encoded(fields));
             for path in [query.clone(), format!("{query}&watch=1")] {
                 let reply = server.get(&path).await;

@@ -37,20 +37,56 @@ const PREFIXES: [&str; 12] = [
 ];
 const NAMESPACES: [&str; 8] = ["default", "default", "default", "other", "nope", "%2e%2e", "", "A"];
 const RESOURCES: [&str; 13] = [
-    "configmaps", "configmaps", "widgets", "widgets", "pods", "secrets", "namespaces", "deployments",
-    "customresourcedefinitions", "leases", "events", "nope", "%00",
+    "configmaps",
+    "configmaps",
+    "widgets",
+    "widgets",
+    "pods",
+    "secrets",
+    "namespaces",
+    "deployments",
+    "customresourcedefinitions",
+    "leases",
+    "events",
+    "nope",
+    "%00",
 ];
 const NAMES: [&str; 11] =
     ["a", "a", "b", "c", "other", "widgets.example.com", "default", "..", "%2F", "Capitals", "%ff"];
 const PARTS: [&str; 6] = ["status", "scale", "finalize", "log", "", "nope"];
 const QUERIES: [&str; 32] = [
-    "watch=1", "watch=0", "limit=1", "limit=x", "continue=x", "resourceVersion=0", "resourceVersion=5",
-    "resourceVersion=99999", "resourceVersion=x", "resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan",
-    "sendInitialEvents=true", "allowWatchBookmarks=true", "timeoutSeconds=1", "labelSelector=a%3Db",
-    "labelSelector=a+in", "labelSelector=%21a", "fieldSelector=metadata.name%3Da", "fieldSelector=spec.x%3D1",
-    "fieldSelector=status.phase%3DPending", "dryRun=All", "dryRun=x", "fieldValidation=Strict",
-    "fieldValidation=Ignore", "fieldManager=m", "force=true", "propagationPolicy=Foreground",
-    "propagationPolicy=Orphan", "gracePeriodSeconds=0", "gracePeriodSeconds=-1", "pretty=true", "%zz=%ff&&;=",
+    "watch=1",
+    "watch=0",
+    "limit=1",
+    "limit=x",
+    "continue=x",
+    "resourceVersion=0",
+    "resourceVersion=5",
+    "resourceVersion=99999",
+    "resourceVersion=x",
+    "resourceVersionMatch=Exact",
+    "resourceVersionMatch=NotOlderThan",
+    "sendInitialEvents=true",
+    "allowWatchBookmarks=true",
+    "timeoutSeconds=1",
+    "labelSelector=a%3Db",
+    "labelSelector=a+in",
+    "labelSelector=%21a",
+    "fieldSelector=metadata.name%3Da",
+    "fieldSelector=spec.x%3D1",
+    "fieldSelector=status.phase%3DPending",
+    "dryRun=All",
+    "dryRun=x",
+    "fieldValidation=Strict",
+    "fieldValidation=Ignore",
+    "fieldManager=m",
+    "force=true",
+    "propagationPolicy=Foreground",
+    "propagationPolicy=Orphan",
+    "gracePeriodSeconds=0",
+    "gracePeriodSeconds=-1",
+    "pretty=true",
+    "%zz=%ff&&;=",
 ];
 const CONTENT_TYPES: [&str; 8] = [
     "application/json",
@@ -73,11 +109,42 @@ const ACCEPTS: [&str; 8] = [
     "text/html",
 ];
 const KEYS: [&str; 20] = [
-    "metadata", "name", "namespace", "labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp",
-    "resourceVersion", "uid", "generation", "spec", "status", "data", "replicas", "color", "a", "kind", "apiVersion", "",
+    "metadata",
+    "name",
+    "namespace",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "deletionTimestamp",
+    "resourceVersion",
+    "uid",
+    "generation",
+    "spec",
+    "status",
+    "data",
+    "replicas",
+    "color",
+    "a",
+    "kind",
+    "apiVersion",
+    "",
 ];
 const TEXTS: [&str; 14] = [
-    "", "a", "b", "red", "default", "other", "1", "x y", "example.com/a", "kubernetes", "2026-01-02T03:04:05Z", "Widget", "v1", "\u{0}ä",
+    "",
+    "a",
+    "b",
+    "red",
+    "default",
+    "other",
+    "1",
+    "x y",
+    "example.com/a",
+    "kubernetes",
+    "2026-01-02T03:04:05Z",
+    "Widget",
+    "v1",
+    "\u{0}ä",
 ];
 
 fn json() -> impl Strategy<Value = Value> {
@@ -98,8 +165,11 @@ fn json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 12, 3, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            prop::collection::vec((select(&KEYS), inner), 0..4)
-                .prop_map(|fields| fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>().into()),
+            prop::collection::vec((select(&KEYS), inner), 0..4).prop_map(|fields| fields
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect::<Map<_, _>>()
+                .into()),
         ]
     })
 }
@@ -149,19 +219,23 @@ fn replace(value: &mut Value, n: &mut usize, with: &Value) {
 }
 
 fn nearly_an_object() -> impl Strategy<Value = Value> {
-    (select(samples()), prop::option::weighted(0.6, (any::<prop::sample::Index>(), json()))).prop_map(|(mut object, change)| {
-        if let Some((at, with)) = change {
-            let mut at = at.index(nodes(&object));
-            replace(&mut object, &mut at, &with);
-        }
-        object
-    })
+    (select(samples()), prop::option::weighted(0.6, (any::<prop::sample::Index>(), json()))).prop_map(
+        |(mut object, change)| {
+            if let Some((at, with)) = change {
+                let mut at = at.index(nodes(&object));
+                replace(&mut object, &mut at, &with);
+            }
+            object
+        },
+    )
 }
 
 fn patch() -> impl Strategy<Value = Value> {
-    let pointer = prop::collection::vec(select(&KEYS), 0..4).prop_map(|keys| keys.iter().map(|key| format!("/{key}")).collect::<String>());
-    let operation = (select(&["add", "remove", "replace", "test", "copy", "move", "x"]), pointer.clone(), pointer, json())
-        .prop_map(|(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}));
+    let pointer = prop::collection::vec(select(&KEYS), 0..4)
+        .prop_map(|keys| keys.iter().flat_map(|key| ["/", key]).collect::<String>());
+    let operation =
+        (select(&["add", "remove", "replace", "test", "copy", "move", "x"]), pointer.clone(), pointer, json())
+            .prop_map(|(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}));
     let merge = (select(&["metadata", "spec", "status", "data"]), select(&KEYS), json())
         .prop_map(|(part, key, value)| json!({part: {key: value}}));
     prop_oneof![prop::collection::vec(operation, 0..4).prop_map(Value::from), merge]
@@ -189,7 +263,7 @@ fn path() -> impl Strategy<Value = String> {
         (select(&PREFIXES), maybe(0.7, &NAMESPACES), maybe(0.95, &RESOURCES), maybe(0.6, &NAMES), maybe(0.2, &PARTS));
     let built = parts.prop_map(|(prefix, namespace, resource, name, part)| {
         let namespace = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
-        let rest: String = [resource, name, part].into_iter().flatten().map(|part| format!("/{part}")).collect();
+        let rest: String = [resource, name, part].into_iter().flatten().flat_map(|part| ["/", part]).collect();
         format!("{prefix}{namespace}{rest}")
     });
     let real = select(&[
@@ -219,9 +293,17 @@ fn path() -> impl Strategy<Value = String> {
 pub(super) fn request() -> impl Strategy<Value = Request> {
     let query = prop::collection::vec(select(&QUERIES), 0..3);
     let headers = (prop::option::weighted(0.9, select(&CONTENT_TYPES)), prop::option::weighted(0.2, select(&ACCEPTS)));
-    (select(&METHODS), path(), query, headers, body()).prop_map(|(method, path, query, (content_type, accept), body)| {
-        let path = if query.is_empty() || path.contains("//") { path } else { format!("{path}?{}", query.join("&")) };
-        let content_type = content_type.map(|content_type| ("content-type", content_type));
-        Request { method, path, headers: content_type.into_iter().chain(accept.map(|accept| ("accept", accept))).collect(), body }
-    })
+    (select(&METHODS), path(), query, headers, body()).prop_map(
+        |(method, path, query, (content_type, accept), body)| {
+            let path =
+                if query.is_empty() || path.contains("//") { path } else { format!("{path}?{}", query.join("&")) };
+            let content_type = content_type.map(|content_type| ("content-type", content_type));
+            Request {
+                method,
+                path,
+                headers: content_type.into_iter().chain(accept.map(|accept| ("accept", accept))).collect(),
+                body,
+            }
+        },
+    )
 }

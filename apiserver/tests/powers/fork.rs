@@ -35,7 +35,8 @@ async fn a_fork_has_the_history_of_its_origin() {
     for name in ["a", "b"] {
         origin.post(WIDGETS, widget(name)).await.expect(201);
     }
-    let token = origin.get(&format!("{WIDGETS}?limit=1")).await.json["metadata"]["continue"].as_str().unwrap().to_owned();
+    let token =
+        origin.get(&format!("{WIDGETS}?limit=1")).await.json["metadata"]["continue"].as_str().unwrap().to_owned();
     origin.delete(&format!("{WIDGETS}/a")).await.expect(200);
     let fork = Server::of(origin.server.fork());
     fork.post(WIDGETS, widget("c")).await.expect(201);

@@ -40,7 +40,8 @@ async fn it_counts_what_was_asked_and_says_what_came_of_it() {
 #[tokio::test]
 async fn bodies_are_kept_on_request_and_credentials_never() {
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}});
-    let headers = [("authorization", "Bearer open-sesame"), ("user-agent", "me/1"), ("content-type", "application/json")];
+    let headers =
+        [("authorization", "Bearer open-sesame"), ("user-agent", "me/1"), ("content-type", "application/json")];
     for (journal, kept) in [(Journal::default(), None), (Journal::new(10).with_bodies(5), Some(&b"{\"met"[..]))] {
         let server = Server::with(Options { journal, ..Options::default() });
         server.send("POST", "/api/v1/namespaces/default/secrets", &headers, secret.to_string()).await.expect(201);

@@ -13,7 +13,7 @@ async fn timestamps_follow_the_clock_of_the_runtime() {
     let server = Server::with(Options { started, ..Options::default() });
     let made = server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
     assert_eq!(made.json["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
-    tokio::time::advance(Duration::from_secs(3600)).await;
+    tokio::time::advance(Duration::from_hours(1)).await;
     let made = server.post(CONFIG_MAPS, config_map("b")).await.expect(201);
     assert_eq!(made.json["metadata"]["creationTimestamp"], "2026-01-02T04:04:05Z");
 
@@ -73,7 +73,8 @@ async fn compaction_expires_what_was_before_and_nothing_else() {
     for name in ["a", "b", "c"] {
         server.post(WIDGETS, widget(name)).await.expect(201);
     }
-    let token = server.get(&format!("{WIDGETS}?limit=1")).await.json["metadata"]["continue"].as_str().unwrap().to_owned();
+    let token =
+        server.get(&format!("{WIDGETS}?limit=1")).await.json["metadata"]["continue"].as_str().unwrap().to_owned();
     let now = server.server.revision();
     let mut read = server.watch(&format!("{WIDGETS}?watch=1&resourceVersion={now}")).await;
     server.post(CONFIG_MAPS, config_map("other")).await.expect(201);
@@ -122,7 +123,11 @@ async fn admission_sees_changes_and_refuses_writes() {
     server.install(widgets()).await;
     let made = server.post(WIDGETS, widget("a")).await.expect(201);
     assert_eq!(made.json["metadata"]["labels"], json!({"seen": "yes"}));
-    assert_eq!(made.json["spec"], json!({"color": "red", "replicas": 1}), "defaults come back, unknown fields do not stay");
+    assert_eq!(
+        made.json["spec"],
+        json!({"color": "red", "replicas": 1}),
+        "defaults come back, unknown fields do not stay"
+    );
     let refused = server.post(WIDGETS, widget("forbidden")).await.expect(403);
     assert_eq!(refused.message(), "not that one");
     server.post(&format!("{WIDGETS}?dryRun=All"), widget("b")).await.expect(201);
