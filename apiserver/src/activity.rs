@@ -1,9 +1,10 @@
 //! Who is at work, so that a test can wait until nobody is.
 //!
-//! Invariant: whoever has something to do is counted before it can be seen to have nothing left to read. So when nobody is counted
-//! and every reader has read everything, nothing more will happen by itself.
+//! Invariant: whoever writes, or begins to read, is counted while doing so, and what it leads to is counted, or unread, before it is
+//! done. So when nobody is counted, every reader has read everything, and nobody began while that was looked at, nothing more will
+//! happen by itself.
 
-use crate::store::{Store, TableName};
+use crate::store::{Store, Tail};
 use parking_lot::Mutex;
 use std::sync::{
     Arc, Weak,
@@ -15,6 +16,8 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Activity {
     busy: AtomicUsize,
+    /// How often something has begun.
+    begun: AtomicU64,
     readers: Mutex<Vec<Weak<Reader>>>,
     changed: Notify,
 }
@@ -22,7 +25,8 @@ pub(crate) struct Activity {
 /// Somebody who reads a table's changes.
 pub(crate) struct Reader {
     /// `None` for one who reads all tables.
-    table: Option<TableName>,
+    table: Option<Tail>,
+    /// 0 as long as nothing was handed on.
     seen: AtomicU64,
     activity: Arc<Activity>,
 }
@@ -34,21 +38,22 @@ impl Activity {
     /// Until the guard is dropped, something is being done.
     pub(crate) fn begin(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::SeqCst);
+        self.begun.fetch_add(1, Ordering::SeqCst);
         Busy(self.clone())
     }
 
-    /// A reader of a table, up to `seen` so far; gone when it is dropped.
-    pub(crate) fn reader(self: &Arc<Self>, table: &TableName, seen: u64) -> Arc<Reader> {
-        self.add(Some(table.clone()), seen)
+    /// A reader of a table, who has yet to be told what it begins with; gone when it is dropped.
+    pub(crate) fn reader(self: &Arc<Self>, table: Tail) -> Arc<Reader> {
+        self.add(Some(table))
     }
 
     /// A reader of all tables.
     pub(crate) fn reader_of_all(self: &Arc<Self>) -> Arc<Reader> {
-        self.add(None, 0)
+        self.add(None)
     }
 
-    fn add(self: &Arc<Self>, table: Option<TableName>, seen: u64) -> Arc<Reader> {
-        let reader = Arc::new(Reader { table, seen: AtomicU64::new(seen), activity: self.clone() });
+    fn add(self: &Arc<Self>, table: Option<Tail>) -> Arc<Reader> {
+        let reader = Arc::new(Reader { table, seen: AtomicU64::new(0), activity: self.clone() });
         let mut readers = self.readers.lock();
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&reader));
@@ -65,20 +70,20 @@ impl Activity {
                 return;
             }
             changed.await;
+            // On a busy server this may be woken faster than it goes to sleep: others want the thread too.
+            tokio::task::yield_now().await;
         }
     }
 
     fn is_idle(&self, store: &Store) -> bool {
+        let begun = self.begun.load(Ordering::SeqCst);
+        if self.busy.load(Ordering::SeqCst) > 0 {
+            return false;
+        }
         let readers: Vec<_> = self.readers.lock().iter().filter_map(Weak::upgrade).collect();
-        let revision = store.revision();
-        self.busy.load(Ordering::SeqCst) == 0
-            && readers.iter().all(|reader| {
-                let last = reader.table.as_ref().map_or(revision, |table| store.last_change(table));
-                reader.seen.load(Ordering::SeqCst) >= last
-            })
-            // Whoever was done in between may have written.
-            && store.revision() == revision
-            && self.busy.load(Ordering::SeqCst) == 0
+        readers.iter().all(|reader| reader.is_up_to_date(store))
+            // Whoever came and went in between may have written, or be another reader.
+            && self.begun.load(Ordering::SeqCst) == begun
     }
 }
 
@@ -87,6 +92,16 @@ impl Reader {
     pub(crate) fn has_seen(&self, seen: u64) {
         self.seen.store(seen, Ordering::SeqCst);
         self.activity.changed.notify_waiters();
+    }
+
+    /// One whose table is gone never is: it has to be told, and ends by that.
+    fn is_up_to_date(&self, store: &Store) -> bool {
+        let last = match &self.table {
+            Some(table) => table.last_change(),
+            None => Some(store.revision()),
+        };
+        let seen = self.seen.load(Ordering::SeqCst);
+        seen > 0 && last.is_some_and(|last| seen >= last)
     }
 }
 

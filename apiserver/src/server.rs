@@ -266,6 +266,7 @@ impl ApiServer {
     /// Install a definition, or replace the one of that name, and wait until its resource is served. With kube-derive:
     /// `server.install(serde_json::to_value(Widget::crd())?)`.
     pub async fn install(&self, definition: Value) -> Result<(), Box<Failure>> {
+        let _busy = self.core.activity.begin();
         controllers::install(&self.core, definition).await
     }
 }
@@ -321,13 +322,17 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.server.clone();
+        // From here on it is in flight, not only once its body has come.
+        let busy = server.core.activity.begin();
         let (mut parts, body) = request.into_parts();
         if let Some(identity) = &self.identity {
             parts.extensions.insert(identity.clone());
         }
         Box::pin(async move {
             let body = read_body(body).await;
-            Closed::check(server.core.handle(parts, body).await)
+            let response = server.core.handle(parts, body).await;
+            drop(busy);
+            Closed::check(response)
         })
     }
 }

@@ -11,6 +11,9 @@
 
 mod durable;
 pub(crate) mod feed;
+mod tail;
+
+pub(crate) use tail::Tail;
 
 use crate::{
     object::{Content, Key, Object},
@@ -160,12 +163,6 @@ impl Store {
     /// Of the last write.
     pub(crate) fn revision(&self) -> u64 {
         self.0.read().revision
-    }
-
-    /// Of the last write to a table; 0 if that is forgotten, or there is no such table.
-    pub(crate) fn last_change(&self, table: &str) -> u64 {
-        let state = self.0.read();
-        state.tables.get(table).and_then(|table| table.changes.list.back()).map_or(0, |change| change.revision)
     }
 
     pub(crate) fn get(&self, table: &str, key: &str) -> Option<Arc<Object>> {

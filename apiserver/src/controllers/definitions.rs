@@ -42,6 +42,13 @@ impl Definitions {
         }
     }
 
+    /// A definition may have gone unseen: what is served without one is to be removed.
+    pub(super) fn look_at_everything(&mut self, core: &Core) {
+        let catalog = core.catalog();
+        let custom = catalog.iter().filter(|served| served.strategy().custom);
+        self.due.extend(custom.map(|served| served.table.to_string()));
+    }
+
     pub(super) fn work(&mut self, core: &Core) {
         while let Some(name) = self.due.pop_first() {
             // What fails by somebody else's change comes round with that change.

@@ -132,6 +132,7 @@ impl Crew {
         if let Some((_, garbage)) = &mut self.others {
             *garbage = Garbage::default();
         }
+        self.definitions.look_at_everything(core);
         for table in core.store.tables() {
             let Ok(scan) = core.store.scan(&table, crate::store::Range::default(), None) else { continue };
             scan.objects.iter().for_each(|object| self.see(core, Seen::present(&table, object)));

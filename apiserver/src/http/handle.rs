@@ -62,7 +62,6 @@ impl Reply {
 impl Core {
     /// Answer a request.
     pub(crate) async fn handle(self: &Arc<Self>, request: Parts, body: Result<Bytes>) -> Response<Body> {
-        let _busy = self.activity.begin();
         let (at, started) = (self.clock.now(), Instant::now());
         let query = Query::parse(request.uri.query());
         let target = Target::parse(request.uri.path());

@@ -63,7 +63,7 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
         }
     };
     let deadline = options.timeout.map(|timeout| now + timeout);
-    let reader = call.core.activity.reader(&served.table, 0);
+    let reader = call.core.activity.reader(cursor.tail());
     let mut watch = Watch {
         served: served.clone(),
         show,
@@ -87,6 +87,9 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
         if options.send_initial_events == Some(true) && options.bookmarks {
             watch.bookmark(scan.revision, true);
         }
+    }
+    if watch.ready.is_empty() {
+        watch.reader.has_seen(watch.cursor.seen());
     }
     let lines = stream::unfold(watch, |mut watch| async move {
         let lines = watch.next().await?;
@@ -122,7 +125,8 @@ impl Watch {
             if !self.ready.is_empty() {
                 return Some(self.ready.split().freeze());
             }
-            if self.ended {
+            // Not only when there is nothing to tell: there may always be something.
+            if self.ended || self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return None;
             }
             match self.cursor.try_next(BATCH) {

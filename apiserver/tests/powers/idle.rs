@@ -186,7 +186,7 @@ async fn a_watch_ends_in_time_even_if_there_is_always_more() {
         if watch.next().await.is_none() {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(60));
+        assert!(start.elapsed() < Duration::from_mins(1));
     }
     assert!((45..60).contains(&n), "{n}");
 }

@@ -85,6 +85,7 @@ async fn soak_a_server_that_is_never_idle_never_says_so() {
             behind.next().await.unwrap();
             assert!(behind.next().now_or_never().is_none());
             behind = next;
+            tokio::task::yield_now().await;
         }
         behind
     });

@@ -13,7 +13,7 @@ async fn timestamps_follow_the_clock_of_the_runtime() {
     let server = Server::with(Options { started, ..Options::default() });
     let made = server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
     assert_eq!(made.json["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
-    tokio::time::advance(Duration::from_secs(3600)).await;
+    tokio::time::advance(Duration::from_hours(1)).await;
     let made = server.post(CONFIG_MAPS, config_map("b")).await.expect(201);
     assert_eq!(made.json["metadata"]["creationTimestamp"], "2026-01-02T04:04:05Z");
 
