@@ -27,7 +27,7 @@
 //! Revisions, watches, pages, conflicts, no-op writes, generations, finalizers, graceful deletion, status and scale, definitions with
 //! their schemas, garbage collection, namespaces, discovery, tables: recorded on a real server and tested by number
 //! (`tests/cases`). Kinds that are not registered are 404, never accepted. Not there yet: server-side apply and strategic
-//! merge patches (415), CEL rules, OpenAPI documents, RBAC (who is known may do everything), webhooks, defaults inside pod templates.
+//! merge patches (415), CEL rules, `OpenAPI` documents, RBAC (who is known may do everything), webhooks, defaults inside pod templates.
 //!
 //! # How it is built
 //! A request goes from `http` (what is asked for, and how the answer looks) through `registry` (the pipeline that is the same for

@@ -13,54 +13,54 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server, and the door to it.
 #[derive(Clone)]
-pub struct Server {
-    pub server: ApiServer,
+pub(crate) struct Server {
+    pub(crate) server: ApiServer,
     service: Service,
 }
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub struct Reply {
-    pub code: u16,
-    pub headers: HeaderMap,
-    pub text: String,
+pub(crate) struct Reply {
+    pub(crate) code: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
     /// Null if it is not JSON.
-    pub json: Value,
+    pub(crate) json: Value,
 }
 
 impl Reply {
     #[track_caller]
-    pub fn expect(self, code: u16) -> Self {
+    pub(crate) fn expect(self, code: u16) -> Self {
         assert_eq!(self.code, code, "{}", self.text);
         self
     }
 
-    pub fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> &str {
         self.json["reason"].as_str().unwrap_or_default()
     }
 
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.json["message"].as_str().unwrap_or_default()
     }
 
     /// The fields of the causes, sorted.
-    pub fn cause_fields(&self) -> Vec<&str> {
+    pub(crate) fn cause_fields(&self) -> Vec<&str> {
         let causes = self.json["details"]["causes"].as_array().into_iter().flatten();
         let mut fields: Vec<_> = causes.filter_map(|cause| cause["field"].as_str()).collect();
         fields.sort_unstable();
         fields
     }
 
-    pub fn rv(&self) -> u64 {
+    pub(crate) fn rv(&self) -> u64 {
         rv(&self.json)
     }
 
-    pub fn warnings(&self) -> Vec<&str> {
+    pub(crate) fn warnings(&self) -> Vec<&str> {
         self.headers.get_all("warning").iter().filter_map(|warning| warning.to_str().ok()).collect()
     }
 
     /// The names of a list's items.
-    pub fn names(&self) -> Vec<&str> {
+    pub(crate) fn names(&self) -> Vec<&str> {
         self.json["items"]
             .as_array()
             .into_iter()
@@ -71,27 +71,27 @@ impl Reply {
 }
 
 /// An object's or list's revision.
-pub fn rv(object: &Value) -> u64 {
+pub(crate) fn rv(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-pub const MERGE: &str = "application/merge-patch+json";
-pub const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 
 impl Server {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(Options::default())
     }
 
-    pub fn with(options: Options) -> Self {
+    pub(crate) fn with(options: Options) -> Self {
         Self::of(ApiServer::new(options).expect("a server without data starts"))
     }
 
-    pub fn of(server: ApiServer) -> Self {
+    pub(crate) fn of(server: ApiServer) -> Self {
         Self { service: server.service(), server }
     }
 
-    pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> Response<Body> {
+    pub(crate) async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> Response<Body> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -100,7 +100,13 @@ impl Server {
         self.service.clone().call(request).await.expect("an answer")
     }
 
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Reply {
         let response = tokio::time::timeout(PATIENCE, self.raw(method, path, headers, body.into())).await;
         let (parts, body) = response.expect("an answer in time").into_parts();
         let body = tokio::time::timeout(PATIENCE, body.collect()).await.expect("a body in time").expect("a whole body");
@@ -113,47 +119,47 @@ impl Server {
         }
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub(crate) async fn get(&self, path: &str) -> Reply {
         self.send("GET", path, &[], "").await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Reply {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
         self.send("POST", path, &[("content-type", "application/json")], body.to_string()).await
     }
 
-    pub async fn put(&self, path: &str, body: Value) -> Reply {
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Reply {
         self.send("PUT", path, &[("content-type", "application/json")], body.to_string()).await
     }
 
-    pub async fn merge(&self, path: &str, patch: Value) -> Reply {
+    pub(crate) async fn merge(&self, path: &str, patch: Value) -> Reply {
         self.send("PATCH", path, &[("content-type", MERGE)], patch.to_string()).await
     }
 
-    pub async fn json_patch(&self, path: &str, patch: Value) -> Reply {
+    pub(crate) async fn json_patch(&self, path: &str, patch: Value) -> Reply {
         self.send("PATCH", path, &[("content-type", JSON_PATCH)], patch.to_string()).await
     }
 
-    pub async fn delete(&self, path: &str) -> Reply {
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
         self.send("DELETE", path, &[], "").await
     }
 
-    pub async fn delete_with(&self, path: &str, options: Value) -> Reply {
+    pub(crate) async fn delete_with(&self, path: &str, options: Value) -> Reply {
         self.send("DELETE", path, &[("content-type", "application/json")], options.to_string()).await
     }
 
     /// Watch a path; the query has to ask for it.
-    pub async fn watch(&self, path: &str) -> Watch {
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
         self.watch_as(path, &[]).await
     }
 
-    pub async fn watch_as(&self, path: &str, headers: &[(&str, &str)]) -> Watch {
+    pub(crate) async fn watch_as(&self, path: &str, headers: &[(&str, &str)]) -> Watch {
         let response = self.raw("GET", path, headers, Bytes::new()).await;
         assert_eq!(response.status(), 200, "{path}");
         Watch { body: response.into_body(), buffer: Vec::new() }
     }
 
     /// Install a definition and wait until it is served.
-    pub async fn install(&self, definition: Value) {
+    pub(crate) async fn install(&self, definition: Value) {
         let name = definition["metadata"]["name"].as_str().expect("a definition has a name").to_owned();
         self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
         self.server.wait_idle().await;
@@ -165,7 +171,7 @@ impl Server {
     }
 
     /// With the widgets of the cases.
-    pub async fn with_widgets() -> Self {
+    pub(crate) async fn with_widgets() -> Self {
         let server = Self::start();
         server.install(widgets()).await;
         server
@@ -173,14 +179,14 @@ impl Server {
 }
 
 /// A watch, read line by line.
-pub struct Watch {
+pub(crate) struct Watch {
     body: Body,
     buffer: Vec<u8>,
 }
 
 impl Watch {
     /// The next event: its type and object. `None` at the end.
-    pub async fn next(&mut self) -> Option<(String, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -193,13 +199,13 @@ impl Watch {
     }
 
     /// The next event's type and the name of its object.
-    pub async fn next_name(&mut self) -> (String, String) {
+    pub(crate) async fn next_name(&mut self) -> (String, String) {
         let (kind, object) = self.next().await.expect("an event");
         (kind, object["metadata"]["name"].as_str().unwrap_or_default().into())
     }
 
     /// Nothing comes until everything that happened so far has been told. Bring something about after it, and see that first.
-    pub async fn take(&mut self, n: usize) -> Vec<(String, Value)> {
+    pub(crate) async fn take(&mut self, n: usize) -> Vec<(String, Value)> {
         let mut events = Vec::new();
         while events.len() < n {
             events.push(self.next().await.expect("an event"));
@@ -208,19 +214,19 @@ impl Watch {
     }
 }
 
-pub const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
-pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-pub fn config_map(name: &str) -> Value {
+pub(crate) fn config_map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}})
 }
 
-pub fn widget(name: &str) -> Value {
+pub(crate) fn widget(name: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"color": "red"}})
 }
 
 /// The definition of the cases: status and scale, a default, an enumeration, lists of all types, two versions.
-pub fn widgets() -> Value {
+pub(crate) fn widgets() -> Value {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["color"], "properties": {
             "color": {"type": "string", "enum": ["red", "green", "blue"]},
