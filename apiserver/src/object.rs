@@ -5,6 +5,7 @@
 //! watch event.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use memchr::memmem;
 use serde_json::{Map, Value};
 use std::{
     cmp::Ordering,
@@ -136,6 +137,11 @@ impl Object {
 
     pub(crate) fn content(&self) -> &Content {
         &self.content
+    }
+
+    /// Whether the object's JSON has a word in it: most objects need not be decoded to know that they have no such field.
+    pub(crate) fn mentions(&self, word: &[u8]) -> bool {
+        memmem::find(&self.content.tail, word).is_some()
     }
 
     pub(crate) fn label(&self, name: &str) -> Option<&str> {

@@ -162,7 +162,7 @@ impl ApiServer {
     /// # Panics
     /// If called outside of a tokio runtime.
     pub fn new(options: Options) -> Result<Self, StartError> {
-        let store = Store::new(options.history);
+        let store = Store::new(options.history, controllers::is_notable);
         let mut note = None;
         if let Some(dir) = &options.data_dir {
             let (log, restored) = persist::Log::open(dir, persist::Options { fsync: options.fsync })?;

@@ -40,9 +40,17 @@ struct State {
     /// So many changes are kept per table.
     history: usize,
     log: Option<Log>,
-    /// Marked changed by every write to any table.
+    /// Which changes the feed is about.
+    notable: Notable,
+    /// The revision of the last of them.
+    last_notable: u64,
+    /// Marked changed by each of them.
     grown: watch::Sender<()>,
 }
+
+/// Whether a change to an object of a table, from the one state to the other, is for the feed: most are not, and waking its reader costs
+/// more than the change.
+pub(crate) type Notable = fn(table: &str, before: Option<&Object>, after: Option<&Object>) -> bool;
 
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
@@ -59,6 +67,8 @@ struct Changes {
     floor: u64,
     /// The last change that no longer is. Who has seen it missed nothing, even if `compact` moved the floor further.
     forgotten: u64,
+    /// The last notable one of those.
+    forgotten_notable: u64,
 }
 
 /// What a write did to an object.
@@ -67,6 +77,7 @@ pub(crate) struct Change {
     pub(crate) revision: u64,
     pub(crate) before: Option<Arc<Object>>,
     pub(crate) after: Option<Arc<Object>>,
+    notable: bool,
 }
 
 impl Change {
@@ -114,13 +125,15 @@ pub(crate) struct Range<'a> {
 }
 
 impl Store {
-    /// An empty store that keeps `history` changes per table.
-    pub(crate) fn new(history: usize) -> Self {
+    /// An empty store that keeps `history` changes per table, and whose feed has those that are `notable`.
+    pub(crate) fn new(history: usize, notable: Notable) -> Self {
         Self(Arc::new(RwLock::new(State {
             revision: 1,
             tables: HashMap::new(),
             history,
             log: None,
+            notable,
+            last_notable: 0,
             grown: watch::Sender::default(),
         })))
     }
@@ -134,6 +147,8 @@ impl Store {
             tables,
             history: state.history,
             log: None,
+            notable: state.notable,
+            last_notable: state.last_notable,
             grown: watch::Sender::default(),
         })))
     }
@@ -178,7 +193,7 @@ impl Store {
         content: Option<Content>,
     ) -> Result<Arc<Change>, Refused> {
         let mut state = self.0.write();
-        let State { revision, tables, history, log, grown } = &mut *state;
+        let State { revision, tables, history, log, notable, last_notable, grown } = &mut *state;
         let name = table;
         let table = tables.get_mut(name).ok_or(Refused::NoTable)?;
         let before = table.objects.get(key).cloned();
@@ -191,9 +206,14 @@ impl Store {
         }
         *revision = next;
         let after = content.map(|content| Arc::new(Object::new(key.clone(), next, content)));
-        let change = Arc::new(Change { revision: next, before, after });
+        let notable = notable(name, before.as_deref(), after.as_deref());
+        let change = Arc::new(Change { revision: next, before, after, notable });
         table.apply(change.clone(), *history);
-        let grown = (table.grown.clone(), grown.clone());
+        if notable {
+            *last_notable = next;
+        }
+        let table_grown = table.grown.clone();
+        let grown = notable.then(|| grown.clone());
         if let Some(log) = log
             && log.wants_snapshot()
         {
@@ -202,8 +222,10 @@ impl Store {
             log.snapshot(next, objects);
         }
         drop(state);
-        grown.0.send_modify(|_| ());
-        grown.1.send_modify(|()| ());
+        table_grown.send_modify(|_| ());
+        if let Some(grown) = grown {
+            grown.send_modify(|()| ());
+        }
         Ok(change)
     }
 
@@ -265,6 +287,9 @@ impl Changes {
     fn forget(&mut self, revision: u64) {
         while let Some(change) = self.list.pop_front_if(|change| change.revision <= revision) {
             self.forgotten = change.revision;
+            if change.notable {
+                self.forgotten_notable = change.revision;
+            }
         }
         self.floor = self.floor.max(revision);
     }
@@ -272,7 +297,7 @@ impl Changes {
 
 impl Table {
     fn new(floor: u64) -> Self {
-        let changes = Changes { list: VecDeque::new(), floor, forgotten: 0 };
+        let changes = Changes { list: VecDeque::new(), floor, forgotten: 0, forgotten_notable: 0 };
         Self { objects: BTreeMap::new(), changes, grown: watch::Sender::default() }
     }
 

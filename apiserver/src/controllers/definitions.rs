@@ -18,7 +18,7 @@ use std::{
 };
 
 const GROUP: &str = "apiextensions.k8s.io";
-const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+pub(super) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// What is left to do with the objects of a definition that is being deleted.
 const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 

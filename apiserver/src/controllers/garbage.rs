@@ -13,7 +13,6 @@ use crate::{
     server::Core,
     status::Result,
 };
-use memchr::memmem;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -63,7 +62,7 @@ impl Garbage {
                 self.due.extend(dependents.iter().cloned());
                 self.gone.insert(uid);
             }
-        } else if self.owners.contains_key(&place) || mentions(object, b"\"deletionTimestamp\"") {
+        } else if self.owners.contains_key(&place) || object.mentions(b"\"deletionTimestamp\"") {
             self.due.insert(place);
         }
     }
@@ -92,7 +91,7 @@ impl Garbage {
     }
 
     fn wake_owners(&mut self, core: &Core, object: &Object) {
-        if !mentions(object, b"\"ownerReferences\"") {
+        if !object.mentions(b"\"ownerReferences\"") {
             return;
         }
         let namespace = object.key.namespace();
@@ -232,7 +231,7 @@ fn place_of(core: &Core, reference: &Value, namespace: &str) -> Result<Option<Pl
 
 /// The uids of an object's owners, and whether it blocks their deletion.
 fn owners(object: &Object) -> Vec<(String, bool)> {
-    if !mentions(object, b"\"ownerReferences\"") {
+    if !object.mentions(b"\"ownerReferences\"") {
         return Vec::new();
     }
     let object = Value::Object(object.decode(&Head::bare()));
@@ -258,9 +257,4 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 
 fn uid_of(object: &Object) -> String {
     meta_text(&Value::Object(object.decode(&Head::bare())), "uid").into()
-}
-
-/// Whether an object's JSON has a word in it: most objects need not be decoded to know that they have no owners.
-fn mentions(object: &Object, word: &[u8]) -> bool {
-    memmem::find(object.content().tail(), word).is_some()
 }

@@ -141,6 +141,16 @@ impl Crew {
     }
 }
 
+/// What controllers have to see: definitions and namespaces, whatever goes, and whatever owns or is owned. Most changes are none of that.
+pub(crate) fn is_notable(table: &str, before: Option<&Object>, after: Option<&Object>) -> bool {
+    let owned = |object: &Object| object.mentions(b"\"ownerReferences\"");
+    match after {
+        _ if matches!(table, "namespaces" | definitions::TABLE) => true,
+        None => true,
+        Some(after) => after.mentions(b"\"deletionTimestamp\"") || owned(after) || before.is_some_and(owned),
+    }
+}
+
 /// Do something as a controller would.
 pub(super) fn call<T>(
     core: &Core,

@@ -123,5 +123,5 @@ impl Call<'_> {
 }
 
 fn is_terminating(namespace: &Object) -> bool {
-    super::is_deleting(&Value::Object(namespace.decode(&Head::bare())))
+    namespace.mentions(b"\"deletionTimestamp\"") && super::is_deleting(&Value::Object(namespace.decode(&Head::bare())))
 }

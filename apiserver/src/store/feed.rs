@@ -1,4 +1,4 @@
-//! The changes of all tables, in order: what the controllers read.
+//! The notable changes of all tables, in order: what the controllers read.
 
 use super::{Change, Store, TableName};
 use std::sync::Arc;
@@ -28,6 +28,11 @@ impl Store {
         Feed { store: self.clone(), seen: state.revision, grown: state.grown.subscribe() }
     }
 
+    /// The revision of the last change that the feed is about.
+    pub(crate) fn last_notable(&self) -> u64 {
+        self.0.read().last_notable
+    }
+
     /// The tables that there are.
     pub(crate) fn tables(&self) -> Vec<TableName> {
         self.0.read().tables.keys().cloned().collect()
@@ -44,17 +49,20 @@ impl Feed {
     pub(crate) fn try_next(&mut self) -> Option<News> {
         let state = self.store.0.read();
         self.grown.mark_unchanged();
-        if state.revision == self.seen {
+        let seen = std::mem::replace(&mut self.seen, state.revision);
+        if state.last_notable <= seen {
             return None;
         }
-        let seen = std::mem::replace(&mut self.seen, state.revision);
-        if state.tables.values().any(|table| table.changes.forgotten > seen) {
+        if state.tables.values().any(|table| table.changes.forgotten_notable > seen) {
             return Some(News::Lost);
         }
         let mut changes: Vec<_> = state
             .tables
             .iter()
-            .flat_map(|(name, table)| table.changes.after(seen).map(move |change| (name.clone(), change.clone())))
+            .flat_map(|(name, table)| {
+                let notable = table.changes.after(seen).filter(|change| change.notable);
+                notable.map(move |change| (name.clone(), change.clone()))
+            })
             .collect();
         drop(state);
         changes.sort_unstable_by_key(|(_, change)| change.revision);

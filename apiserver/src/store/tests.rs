@@ -273,7 +273,7 @@ proptest! {
         history in prop_oneof![0..4usize, 4..40usize],
         ops in prop::collection::vec((op(), any::<usize>()), 1..120),
     ) {
-        let mut worlds = vec![(Store::new(history), Model { revision: 1, history, lives: Vec::new(), tables: BTreeMap::new() })];
+        let mut worlds = vec![(Store::new(history, |_, _, _| true), Model { revision: 1, history, lives: Vec::new(), tables: BTreeMap::new() })];
         let mut watchers = Vec::new();
         for table in ["pods", "widgets"] {
             run(&Op::Create(table), 0, &mut worlds, &mut watchers);
@@ -289,7 +289,7 @@ proptest! {
 }
 
 fn store(history: usize) -> Store {
-    let store = Store::new(history);
+    let store = Store::new(history, |_, _, _| true);
     store.create_table(&"pods".into());
     store
 }

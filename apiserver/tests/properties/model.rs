@@ -258,8 +258,7 @@ impl Model {
             }
             Write::Label("no label!") => return Err(INVALID),
             Write::Label(label) => new["metadata"]["labels"] = json!({"label": label}),
-            Write::Status { main: true, .. } => {}
-            Write::Status { phase, .. } => new["status"] = json!({"phase": phase}),
+            Write::Status { phase, main: false, .. } => new["status"] = json!({"phase": phase}),
             Write::Finalizers(all) => {
                 let before = finalizers(old);
                 if is_deleting(old) && all.iter().any(|name| !before.iter().any(|old| old == name)) {
@@ -267,7 +266,7 @@ impl Model {
                 }
                 set_finalizers(&mut new, &all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
             }
-            Write::Create { .. } | Write::Delete(_) => {}
+            Write::Status { .. } | Write::Create { .. } | Write::Delete(_) => {}
         }
         Ok(Some(new).filter(|new| !is_deleting(new) || !finalizers(new).is_empty()))
     }
