@@ -21,7 +21,7 @@ use crate::{
 };
 use parking_lot::RwLock;
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque, btree_map::Entry},
     ops::Bound,
     sync::Arc,
 };
@@ -196,7 +196,11 @@ impl Store {
         let State { revision, tables, history, log, notable, last_notable, grown } = &mut *state;
         let name = table;
         let table = tables.get_mut(name).ok_or(Refused::NoTable)?;
-        let before = table.objects.get(key).cloned();
+        let entry = table.objects.entry(key.clone());
+        let before = match &entry {
+            Entry::Occupied(entry) => Some(entry.get().clone()),
+            Entry::Vacant(_) => None,
+        };
         if before.as_ref().map(|object| object.revision) != seen || (before.is_none() && content.is_none()) {
             return Err(Refused::Moved);
         }
@@ -207,8 +211,13 @@ impl Store {
         *revision = next;
         let after = content.map(|content| Arc::new(Object::new(key.clone(), next, content)));
         let notable = notable(name, before.as_deref(), after.as_deref());
+        match (&after, entry) {
+            (Some(object), entry) => drop(entry.insert_entry(object.clone())),
+            (None, Entry::Occupied(entry)) => drop(entry.remove()),
+            (None, Entry::Vacant(_)) => {}
+        }
         let change = Arc::new(Change { revision: next, before, after, notable });
-        table.apply(change.clone(), *history);
+        table.changes.push(change.clone(), *history);
         if notable {
             *last_notable = next;
         }
@@ -303,14 +312,6 @@ impl Table {
 
     fn fork(&self) -> Self {
         Self { objects: self.objects.clone(), changes: self.changes.clone(), grown: watch::Sender::default() }
-    }
-
-    fn apply(&mut self, change: Arc<Change>, history: usize) {
-        match &change.after {
-            Some(object) => self.objects.insert(object.key.clone(), object.clone()),
-            None => self.objects.remove(change.key()),
-        };
-        self.changes.push(change, history);
     }
 
     fn scan(&self, range: Range<'_>, at: u64) -> Result<Scan, Expired> {

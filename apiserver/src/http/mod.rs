@@ -3,9 +3,12 @@
 pub(crate) mod accept;
 mod body;
 mod discovery;
+mod documents;
 mod handle;
+mod objects;
 pub(crate) mod path;
 pub(crate) mod query;
+mod reply;
 mod show;
 mod table;
 mod watch;

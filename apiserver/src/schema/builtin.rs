@@ -17,7 +17,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(&unpacked()));
 
 pub(super) fn schema(definition: &str) -> Option<Schema> {
     let root = *TABLE.definitions.get(definition)?;
-    Some(Schema { nodes: TABLE.nodes.clone(), root, builtin: true, has_rules: false })
+    Some(Schema { nodes: TABLE.nodes.clone(), root, builtin: true, has_rules: false, has_lists: true })
 }
 
 struct Table {

@@ -15,7 +15,8 @@ pub(super) fn compile(schema: &Value, preserve: bool) -> Schema {
     let root = compiler.add(schema);
     let Compiler { mut nodes, has_rules } = compiler;
     nodes[root as usize].preserve |= preserve;
-    Schema { nodes: nodes.into(), root, builtin: false, has_rules }
+    let has_lists = nodes.iter().any(|node| node.list != List::Atomic);
+    Schema { nodes: nodes.into(), root, builtin: false, has_rules, has_lists }
 }
 
 struct Compiler {

@@ -34,6 +34,8 @@ pub(crate) struct Schema {
     builtin: bool,
     /// There are rules in CEL, which are checked only on objects that are otherwise in order.
     has_rules: bool,
+    /// There are lists that are sets or maps.
+    has_lists: bool,
 }
 
 /// A node's place in its table.
@@ -159,7 +161,7 @@ impl Schema {
     /// A schema that keeps and accepts everything.
     pub(crate) fn any() -> Self {
         let keep = Node { preserve: true, ..Node::default() };
-        Self { nodes: Arc::new([keep]), root: 0, builtin: false, has_rules: false }
+        Self { nodes: Arc::new([keep]), root: 0, builtin: false, has_rules: false, has_lists: false }
     }
 
     /// The schema of a custom resource's version: its `openAPIV3Schema`, which stands at `path` of the definition.

@@ -1,0 +1,76 @@
+//! Answers, before they are HTTP.
+
+use super::{
+    accept::{self, Format},
+    body::Body,
+};
+use crate::status::{Failure, Result};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::Value;
+
+/// An answer that is not a failure.
+pub(super) struct Reply {
+    pub(super) code: u16,
+    pub(super) content_type: &'static str,
+    pub(super) body: Body,
+    pub(super) warnings: Vec<String>,
+    pub(super) etag: Option<String>,
+    pub(super) retry_after: Option<u32>,
+}
+
+impl Reply {
+    pub(super) fn new(code: u16, content_type: &'static str, body: impl Into<Body>) -> Self {
+        Self { code, content_type, body: body.into(), warnings: Vec::new(), etag: None, retry_after: None }
+    }
+
+    pub(super) fn text(code: u16, text: &'static str) -> Self {
+        Self::new(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+    }
+
+    /// What is said where there is nothing, outside of the core group.
+    pub(super) fn nothing() -> Self {
+        Self::text(404, "404 page not found\n")
+    }
+
+    /// A value, in the format that was asked for.
+    pub(super) fn value(code: u16, value: &Value, format: Format, pretty: bool) -> Result<Self> {
+        Ok(match format {
+            Format::Json if pretty => {
+                let text = serde_json::to_string_pretty(value).map_err(Failure::internal)?;
+                Self::new(code, accept::JSON, Bytes::from(text + "\n"))
+            }
+            Format::Json => Self::new(code, accept::JSON, Bytes::from(value.to_string())),
+            Format::Yaml => {
+                let text = serde_saphyr::to_string(value).map_err(Failure::internal)?;
+                Self::new(code, accept::YAML, Bytes::from(text))
+            }
+        })
+    }
+}
+
+/// What goes out.
+pub(super) fn respond(reply: Result<Reply>) -> Response<Body> {
+    let reply = reply.unwrap_or_else(|failure| {
+        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
+        Reply { retry_after, ..Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
+    });
+    let mut response = Response::new(reply.body);
+    *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    for warning in &reply.warnings {
+        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+        if let Ok(text) = HeaderValue::from_str(&text) {
+            headers.append(header::WARNING, text);
+        }
+    }
+    if let Some(seconds) = reply.retry_after {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    if let Some(etag) = reply.etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {
+        headers.insert(header::ETAG, etag);
+    }
+    response
+}
