@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use steersman_apiserver::faults::{Fault, Faults};
+//! use steersman_apiserver::{Fault, Faults};
 //!
 //! let faults = Faults::default();
 //! let conflict = faults.add(Fault::on("PATCH widgets/status").status(409).times(2));

@@ -6,6 +6,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memmem;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
     cmp::Ordering,
@@ -88,9 +89,18 @@ impl Content {
 
     /// From a tail that [`Self::tail`] gave before.
     pub(crate) fn from_tail(tail: &[u8]) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Meta,
+        }
+        #[derive(Deserialize)]
+        struct Meta {
+            #[serde(default)]
+            labels: Map<String, Value>,
+        }
         let head = br#"{"metadata":{"resourceVersion":"0""#;
-        let object: Map<String, Value> = serde_json::from_slice(&[head, tail].concat())?;
-        Ok(Self::encode(&object))
+        let object: Object = serde_json::from_slice(&[head, tail].concat())?;
+        Ok(Self { tail: Bytes::copy_from_slice(tail), labels: Labels::new(&object.metadata.labels) })
     }
 
     pub(crate) fn tail(&self) -> &[u8] {
@@ -192,8 +202,11 @@ struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {
     fn of(meta: &Map<String, Value>) -> Self {
-        let labels = meta.get("labels").and_then(Value::as_object).into_iter().flatten();
-        Self(labels.filter_map(|(name, value)| Some((name.as_str().into(), value.as_str()?.into()))).collect())
+        meta.get("labels").and_then(Value::as_object).map(Self::new).unwrap_or_default()
+    }
+
+    fn new(labels: &Map<String, Value>) -> Self {
+        Self(labels.iter().filter_map(|(name, value)| Some((name.as_str().into(), value.as_str()?.into()))).collect())
     }
 
     fn get(&self, name: &str) -> Option<&str> {

@@ -14,7 +14,10 @@
 //! A snapshot is written next to the writes: the store's lock is held only to begin a new segment and to note which objects
 //! there are.
 
+mod error;
+mod files;
 mod record;
+mod replay;
 #[cfg(test)]
 mod tests;
 
@@ -22,11 +25,13 @@ use crate::{
     object::{Content, Key, Object},
     store::TableName,
 };
-use record::{HEADER, Kind, Reader, Record};
+pub(crate) use error::Error;
+use error::at;
+use files::{Files, Lock, create_segment, lock, make_dir, remove_before, segment_path, snapshot_path, sync_dir};
+use record::{HEADER, Kind, Record};
+use replay::Replay;
 use std::{
-    collections::{BTreeSet, HashMap},
-    fmt,
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     sync::{
@@ -53,73 +58,6 @@ pub(crate) struct Restored {
     pub(crate) objects: Vec<(TableName, Object)>,
     /// What was dropped, for people to read.
     pub(crate) note: Option<String>,
-}
-
-/// Why a directory cannot be used.
-#[derive(Debug)]
-pub(crate) enum Error {
-    Locked(PathBuf),
-    Io(PathBuf, io::Error),
-    /// The file is not a log, or one of another version.
-    Foreign(PathBuf),
-    /// The segment is bad from this offset on, and it is not just its end.
-    Damaged(PathBuf, u64),
-    /// The snapshot is not whole.
-    DamagedSnapshot(PathBuf),
-    Missing(PathBuf),
-    /// The object's content is not what this version stores.
-    Object(TableName, Key, serde_json::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Locked(dir) => {
-                write!(f, "{} is in use: stop the process that uses it, or give another --data-dir", dir.display())
-            }
-            Self::Io(path, error) => write!(
-                f,
-                "{}: {error}; --data-dir has to be a directory that this process may read and write",
-                path.display()
-            ),
-            Self::Foreign(path) => write!(
-                f,
-                "{} was not written by this version: use the version that did, or give another --data-dir",
-                path.display()
-            ),
-            Self::Damaged(path, offset) => write!(
-                f,
-                "{} is damaged at byte {offset}, and more was written after that: put back a copy of the directory, or, to \
-                 lose all writes from there on, cut the file to {offset} bytes and remove the .log files with higher numbers",
-                path.display()
-            ),
-            Self::DamagedSnapshot(path) => write!(
-                f,
-                "{} is damaged: put back a copy of the directory, or give another --data-dir to begin anew",
-                path.display()
-            ),
-            Self::Missing(path) => write!(
-                f,
-                "{} is missing, and what follows makes no sense without it: put it back, or give another --data-dir to begin \
-                 anew",
-                path.display()
-            ),
-            Self::Object(table, key, error) => write!(
-                f,
-                "{key:?} in {table} cannot be read ({error}): use the version that wrote it, or give another --data-dir"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(_, error) => Some(error),
-            Self::Object(_, _, error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 /// The log of a durable store.
@@ -363,178 +301,4 @@ fn write_snapshot(
 
 fn warn(dir: &Path, error: &io::Error) {
     eprintln!("steersman-apiserver: no snapshot in {}: {error}; nothing is lost, but the log grows", dir.display());
-}
-
-/// What the records read so far amount to.
-#[derive(Default)]
-struct Replay {
-    revision: u64,
-    tables: HashMap<TableName, HashMap<Key, Stored>>,
-}
-
-/// An object that may be gone again before it is worth decoding.
-struct Stored {
-    revision: u64,
-    tail: Box<[u8]>,
-}
-
-impl Replay {
-    fn apply(&mut self, record: &Record<'_>) {
-        self.revision = self.revision.max(record.revision);
-        match record.kind {
-            Kind::Put => {
-                if !self.tables.contains_key(record.table) {
-                    self.tables.insert(record.table.into(), HashMap::new());
-                }
-                let table = self.tables.get_mut(record.table);
-                let table = table.expect("it was put there if it was not");
-                let stored = Stored { revision: record.revision, tail: record.tail.into() };
-                table.insert(Key::from_text(record.key), stored);
-            }
-            Kind::Remove => {
-                self.tables.get_mut(record.table).and_then(|table| table.remove(record.key));
-            }
-            Kind::Drop => {
-                self.tables.remove(record.table);
-            }
-            Kind::End => {}
-        }
-    }
-
-    /// Read a snapshot; tells its size.
-    fn snapshot(&mut self, path: PathBuf) -> Result<u64, Error> {
-        let mut reader = reader(&path)?;
-        let mut whole = false;
-        while let Some(record) = reader.next().map_err(at(&path))? {
-            whole = record.kind == Kind::End;
-            self.apply(&record);
-        }
-        if whole && reader.rest() == 0 { Ok(reader.good()) } else { Err(Error::DamagedSnapshot(path)) }
-    }
-
-    /// Read a segment; tells how much of it is good, and how much is not.
-    fn segment(&mut self, path: &Path, last: bool) -> Result<(u64, u64), Error> {
-        let mut reader = reader(path)?;
-        while let Some(record) = reader.next().map_err(at(path))? {
-            self.apply(&record);
-        }
-        if reader.rest() > 0 && (!last || reader.goes_on().map_err(at(path))?) {
-            return Err(Error::Damaged(path.to_owned(), reader.good()));
-        }
-        Ok((reader.good(), reader.rest()))
-    }
-
-    fn objects(self) -> Result<Vec<(TableName, Object)>, Error> {
-        let objects = self.tables.into_iter().flat_map(|(name, table)| {
-            table.into_iter().map(move |(key, Stored { revision, tail })| match Content::from_tail(&tail) {
-                Ok(content) => Ok((name.clone(), Object::new(key, revision, content))),
-                Err(error) => Err(Error::Object(name.clone(), key, error)),
-            })
-        });
-        objects.collect()
-    }
-}
-
-fn reader(path: &Path) -> Result<Reader, Error> {
-    let reader = File::open(path).and_then(Reader::new).map_err(at(path))?;
-    reader.ok_or_else(|| Error::Foreign(path.to_owned()))
-}
-
-/// The files of a directory, by number.
-#[derive(Default)]
-struct Files {
-    snapshots: BTreeSet<u64>,
-    segments: BTreeSet<u64>,
-    /// Nothing in them counts.
-    unfinished: Vec<PathBuf>,
-}
-
-impl Files {
-    fn list(dir: &Path) -> io::Result<Self> {
-        let mut files = Self::default();
-        for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let Some((number, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
-            let Ok(number) = number.parse() else { continue };
-            match kind {
-                "snapshot" => _ = files.snapshots.insert(number),
-                "log" => _ = files.segments.insert(number),
-                "snapshot.tmp" | "log.tmp" => files.unfinished.push(entry.path()),
-                _ => {}
-            }
-        }
-        Ok(files)
-    }
-}
-
-fn segment_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number}.log"))
-}
-
-fn snapshot_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number}.snapshot"))
-}
-
-fn create_segment(dir: &Path, number: u64, fsync: bool) -> io::Result<File> {
-    let unfinished = dir.join(format!("{number}.log.tmp"));
-    // One that a failure left, or the end of a process.
-    _ = fs::remove_file(&unfinished);
-    let mut segment = OpenOptions::new().append(true).create_new(true).open(&unfinished)?;
-    segment.write_all(HEADER)?;
-    if fsync {
-        segment.sync_all()?;
-    }
-    fs::rename(&unfinished, segment_path(dir, number))?;
-    Ok(segment)
-}
-
-/// Remove what snapshot `number` makes needless.
-fn remove_before(dir: &Path, number: u64) -> io::Result<()> {
-    let Files { snapshots, segments, .. } = Files::list(dir)?;
-    for number in snapshots.range(..number) {
-        fs::remove_file(snapshot_path(dir, *number))?;
-    }
-    for number in segments.range(..number) {
-        fs::remove_file(segment_path(dir, *number))?;
-    }
-    Ok(())
-}
-
-/// What is stored may be secret: nobody else is let in.
-fn make_dir(dir: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
-}
-
-/// The right to use a directory.
-struct Lock(File);
-
-/// Not left to the end of the file: a process that is being started may have it for a moment longer.
-impl Drop for Lock {
-    fn drop(&mut self) {
-        _ = self.0.unlock();
-    }
-}
-
-fn lock(dir: &Path) -> Result<Lock, Error> {
-    let path = dir.join("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(at(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Lock(file)),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked(dir.to_owned())),
-        Err(TryLockError::Error(error)) => Err(Error::Io(path, error)),
-    }
-}
-
-/// Names are on the disk once the directory is.
-fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    |error| Error::Io(path.to_owned(), error)
 }
