@@ -11,7 +11,7 @@ use crate::{
     status::{Failure, FieldError, Reason, Result},
     store::Refused,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// How an object is to change.
 pub(crate) enum Input {
@@ -227,16 +227,14 @@ impl Call<'_> {
     /// Whether a change is one of what is wanted, not only of what is.
     fn counts(&self, new: &Value, old: &Value) -> bool {
         let strategy = self.served.strategy();
-        let empty = Map::new();
-        let wanted = |object: &'_ Value| -> Map<String, Value> {
-            let fields = object.as_object().unwrap_or(&empty).iter();
-            let fields = fields.filter(|(name, _)| {
-                !matches!(name.as_str(), "apiVersion" | "kind" | "metadata")
-                    && (strategy.status.is_none() || *name != "status")
-            });
-            fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let wanted = |name: &str| {
+            !matches!(name, "apiVersion" | "kind" | "metadata") && (strategy.status.is_none() || name != "status")
         };
-        wanted(new) != wanted(old)
+        let more = |one: &Value, other: &Value| {
+            let fields = one.as_object().into_iter().flatten();
+            fields.filter(|(name, _)| wanted(name)).any(|(name, value)| other.get(name) != Some(value))
+        };
+        more(new, old) || more(old, new)
     }
 }
 
