@@ -18,6 +18,7 @@ use crate::{
     object::Object,
     registry::{Call, Part},
     server::Core,
+    status::{Failure, Result},
     store::{
         Change, Store,
         feed::{Feed, News},
@@ -26,7 +27,10 @@ use crate::{
 use definitions::Definitions;
 use garbage::Garbage;
 use namespaces::Namespaces;
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 use tokio::task::JoinHandle;
 
 /// The controllers of a server; they stop when this is dropped, and the store with them: they are the last who write to it.
@@ -151,15 +155,16 @@ pub(crate) fn is_notable(table: &str, before: Option<&Object>, after: Option<&Ob
     }
 }
 
-/// Do something as a controller would.
+/// Do something as a controller would. A closure of the user's that panics is a failure: the other objects still want to be looked at.
 pub(super) fn call<T>(
     core: &Core,
     served: &Served,
     namespace: &str,
     part: Part,
-    act: impl FnOnce(&mut Call<'_>) -> T,
-) -> T {
+    act: impl FnOnce(&mut Call<'_>) -> Result<T>,
+) -> Result<T> {
     let identity = Identity::new("system:kube-controller-manager", "", ["system:masters"]);
     let options = WriteOptions::default();
-    act(&mut Call { core, served, namespace, part, identity: &identity, options: &options, warnings: Vec::new() })
+    let mut call = Call { core, served, namespace, part, identity: &identity, options: &options, warnings: Vec::new() };
+    catch_unwind(AssertUnwindSafe(|| act(&mut call))).unwrap_or_else(|_| Err(Failure::internal("admission panicked")))
 }

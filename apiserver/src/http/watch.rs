@@ -18,7 +18,7 @@ use futures_util::{Stream, StreamExt, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::json;
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration, vec};
 use tokio::time::{Instant, sleep_until};
 
 /// Bookmarks come this often, and once more shortly before the end.
@@ -33,11 +33,20 @@ struct Watch {
     filter: Filter,
     cursor: Cursor,
     reader: Arc<Reader>,
+    /// What the watch begins with, as far as it was not told yet.
+    initial: Option<Initial>,
     /// Lines that are ready to go.
     ready: BytesMut,
     deadline: Option<Instant>,
     next_bookmark: Option<Instant>,
     ended: bool,
+}
+
+/// The objects that were there when a watch began.
+struct Initial {
+    objects: vec::IntoIter<Arc<Object>>,
+    /// The revision of the bookmark that says that these were all, if one is wanted.
+    bookmark: Option<u64>,
 }
 
 /// Start a watch.
@@ -64,11 +73,16 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
     };
     let deadline = options.timeout.map(|timeout| now + timeout);
     let reader = call.core.activity.reader(cursor.tail());
+    let initial = scan.map(|scan| Initial {
+        objects: scan.objects.into_iter(),
+        bookmark: (options.send_initial_events == Some(true) && options.bookmarks).then_some(scan.revision),
+    });
     let mut watch = Watch {
         served: served.clone(),
         show,
         filter,
         reader,
+        initial,
         ready: BytesMut::new(),
         deadline,
         next_bookmark: None,
@@ -78,17 +92,9 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
     if options.bookmarks {
         watch.next_bookmark = Some(watch.bookmark_after(now));
     }
-    if let Some(scan) = scan {
-        for object in &scan.objects {
-            if watch.filter.matches(&watch.served, object) {
-                watch.line("ADDED", object, object.revision);
-            }
-        }
-        if options.send_initial_events == Some(true) && options.bookmarks {
-            watch.bookmark(scan.revision, true);
-        }
-    }
-    if watch.ready.is_empty() {
+    // A watch that begins with nothing has told it.
+    watch.tell_initial();
+    if watch.ready.is_empty() && watch.initial.is_none() {
         watch.reader.has_seen(watch.cursor.seen());
     }
     let lines = stream::unfold(watch, |mut watch| async move {
@@ -129,6 +135,10 @@ impl Watch {
             if self.ended || self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return None;
             }
+            if self.initial.is_some() {
+                self.tell_initial();
+                continue;
+            }
             match self.cursor.try_next(BATCH) {
                 Some(Next::Changes(changes)) => changes.iter().for_each(|change| self.tell(change)),
                 Some(Next::Expired(Expired { floor })) => {
@@ -158,7 +168,7 @@ impl Watch {
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.ended = true;
-        } else if self.next_bookmark.is_some_and(|at| now >= at) {
+        } else if self.initial.is_none() && self.next_bookmark.is_some_and(|at| now >= at) {
             // Changes may have come that were not looked at: what was seen before them is still true.
             if !self.cursor.is_ahead() {
                 self.bookmark(self.cursor.seen(), false);
@@ -171,6 +181,22 @@ impl Watch {
         let regular = now + BOOKMARK_INTERVAL;
         let last = self.deadline.and_then(|deadline| deadline.checked_sub(LAST_BOOKMARK)).filter(|last| *last > now);
         last.map_or(regular, |last| last.min(regular))
+    }
+
+    /// Some of what the watch begins with: all at once it might be more than there is room for.
+    fn tell_initial(&mut self) {
+        let Some(mut initial) = self.initial.take() else { return };
+        let some: Vec<_> = initial.objects.by_ref().take(BATCH).collect();
+        for object in &some {
+            if self.filter.matches(&self.served, object) {
+                self.line("ADDED", object, object.revision);
+            }
+        }
+        if initial.objects.len() > 0 {
+            self.initial = Some(initial);
+        } else if let Some(revision) = initial.bookmark {
+            self.bookmark(revision, true);
+        }
     }
 
     fn tell(&mut self, change: &Change) {

@@ -98,10 +98,12 @@ impl Call<'_> {
                 let mut object = old.clone();
                 patch.apply(&mut object)?;
                 self.check_stays(name, &object)?;
-                let shown = Value::from(object.to_string());
                 let body = Body { value: object, duplicates: duplicates.clone() };
                 // A patch may be well-formed and still make something that cannot be read. That failure names no kind.
                 let mut object = self.read(body).map_err(|failure| {
+                    let mut shown = old.clone();
+                    _ = patch.apply(&mut shown);
+                    let shown = Value::from(shown.to_string());
                     Failure::invalid("", "", "", vec![FieldError::invalid("patch", &shown, failure.message)])
                 })?;
                 self.check_namespace(&mut object)?;
