@@ -9,7 +9,10 @@ use crate::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// A resource in one version, and how its objects are stored and shown.
 #[derive(Debug)]
@@ -98,6 +101,8 @@ pub(crate) struct Catalog {
     all: Vec<Arc<Served>>,
     /// By `group/version/plural`.
     by_path: HashMap<String, Arc<Served>>,
+    /// Of each table the version that is stored, whether it is served or not: what controllers see objects by.
+    stored: BTreeMap<TableName, Arc<Served>>,
 }
 
 impl Catalog {
@@ -107,17 +112,26 @@ impl Catalog {
         for resource in builtin::resources() {
             let (group, plural) = builtin::storage_of(&resource.group, &resource.plural);
             let table = table_name(group, plural);
-            catalog.insert(Served::new(resource, table, None));
+            let served = Arc::new(Served::new(resource, table, None));
+            if !served.converted {
+                catalog.store_as(served.clone());
+            }
+            catalog.serve(served);
         }
         catalog
     }
 
-    pub(crate) fn insert(&mut self, served: Served) {
+    /// Serve a version of a resource.
+    pub(crate) fn serve(&mut self, served: Arc<Served>) {
         let resource = &served.resource;
         let path = path(&resource.group, &resource.version, &resource.plural);
-        let served = Arc::new(served);
         self.all.push(served.clone());
         self.by_path.insert(path, served);
+    }
+
+    /// Its objects are stored in this version.
+    pub(crate) fn store_as(&mut self, stored: Arc<Served>) {
+        self.stored.insert(stored.table.clone(), stored);
     }
 
     /// Serve no version of a resource any longer.
@@ -125,6 +139,7 @@ impl Catalog {
         let stays = |served: &Served| &*served.resource.group != group || &*served.resource.plural != plural;
         self.all.retain(|served| stays(served));
         self.by_path.retain(|_, served| stays(served));
+        self.stored.retain(|_, served| stays(served));
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
@@ -133,6 +148,16 @@ impl Catalog {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.all.iter()
+    }
+
+    /// How the objects of a table are stored.
+    pub(crate) fn stored(&self, table: &str) -> Option<&Arc<Served>> {
+        self.stored.get(table)
+    }
+
+    /// How those of all tables are, in the order of their names.
+    pub(crate) fn all_stored(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.stored.values()
     }
 
     /// Any served version of a kind, for references that name one.

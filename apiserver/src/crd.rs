@@ -136,12 +136,18 @@ impl Definition {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// A resource for every version that is served.
-    pub(crate) fn resources(&self) -> Vec<Resource> {
-        self.versions.iter().filter(|version| version.served).map(|version| self.resource(version)).collect()
+    /// All versions, served or not.
+    pub(crate) fn versions(&self) -> &[Version] {
+        &self.versions
     }
 
-    fn resource(&self, version: &Version) -> Resource {
+    /// `plural` and `group`.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (&self.plural, &self.group)
+    }
+
+    /// The resource that a version is.
+    pub(crate) fn resource(&self, version: &Version) -> Resource {
         Resource {
             group: self.group.clone(),
             version: version.name.clone(),

@@ -74,6 +74,9 @@ impl Default for Options {
     }
 }
 
+const CONTROLLERS_ENDED: &str =
+    "the server's controllers ended with the runtime that it was made in; make a server in the runtime that uses it";
+
 /// What requests and controllers work on.
 pub(crate) struct Core {
     pub(crate) store: Store,
@@ -248,13 +251,17 @@ impl ApiServer {
             activity: Arc::default(),
             random: Mutex::new(StdRng::seed_from_u64(self.core.random(RngExt::random))),
         };
-        Self::run(core, self.controllers.are_running())
+        Self::run(core, self.controllers.are_all())
     }
 
     /// Wait until no request is in flight, the controllers have nothing to do, and every watcher has been sent everything. A watcher
-    /// that nobody reads from is waited for, too.
+    /// that nobody reads from is waited for, too, and so is a deletion that an admission closure refuses: it is tried again and again.
+    ///
+    /// # Panics
+    /// If the runtime that the server was made in has ended: its controllers ended with it.
     pub async fn wait_idle(&self) {
         self.core.activity.wait_idle(&self.core.store).await;
+        assert!(!self.controllers.have_ended(), "{CONTROLLERS_ENDED}");
     }
 
     /// Open a door with a socket: plain HTTP, or TLS by an authority. Without tokens in [`Options::authenticator`] every caller is an
@@ -267,6 +274,9 @@ impl ApiServer {
     /// `server.install(serde_json::to_value(Widget::crd())?)`.
     pub async fn install(&self, definition: Value) -> Result<(), Box<Failure>> {
         let _busy = self.core.activity.begin();
+        if self.controllers.have_ended() {
+            return Err(Failure::internal(CONTROLLERS_ENDED));
+        }
         controllers::install(&self.core, definition).await
     }
 }

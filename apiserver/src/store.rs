@@ -92,10 +92,19 @@ impl Change {
 pub(crate) enum Refused {
     /// The object is not at the revision that the write was made from.
     Moved,
+    /// The object that the write depends on has moved on.
+    Guard,
     /// The table is gone.
     NoTable,
     /// It could not be made durable; nothing was changed.
     Log(std::io::Error),
+}
+
+/// An object that has to be as it was looked at for a write to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) object: &'a Object,
 }
 
 /// History does not go back that far: it begins at `floor`.
@@ -160,17 +169,35 @@ impl Store {
         state.tables.entry(name.clone()).or_insert_with(|| Table::new(floor));
     }
 
-    /// Drop a table with all that is in it. Its watchers come to an end once they have read everything. On error it is still there.
+    /// Drop a table. What is in it is removed; its watchers come to an end once they have read that too. On error it is still there.
     pub(crate) fn drop_table(&self, name: &str) -> std::io::Result<()> {
         let mut state = self.0.write();
-        let State { revision, tables, log, .. } = &mut *state;
-        if let Some(log) = log
-            && tables.contains_key(name)
-        {
-            log.drop_table(name, *revision)?;
+        let State { revision, tables, log, history, .. } = &mut *state;
+        let Some(table) = tables.get(name) else { return Ok(()) };
+        if let Some(log) = log {
+            log.drop_table(name, *revision + table.objects.len() as u64)?;
         }
-        if let Some(table) = tables.remove(name) {
-            table.grown.send_replace(Some(table.changes));
+        let Some(mut table) = tables.remove(name) else { return Ok(()) };
+        for object in std::mem::take(&mut table.objects).into_values() {
+            *revision += 1;
+            let removal = Change { revision: *revision, before: Some(object), after: None, notable: false };
+            table.changes.push(Arc::new(removal), *history);
+        }
+        table.grown.send_replace(Some(table.changes));
+        Ok(())
+    }
+
+    /// Write objects down in another way, at the revision that they have: nobody is told, for nothing happened to them.
+    pub(crate) fn rewrite(&self, name: &str, change: impl Fn(&Object) -> Option<Content>) -> std::io::Result<()> {
+        let mut state = self.0.write();
+        let State { tables, log, .. } = &mut *state;
+        let Some(table) = tables.get_mut(name) else { return Ok(()) };
+        for (key, object) in &mut table.objects {
+            let Some(content) = change(object) else { continue };
+            if let Some(log) = log {
+                log.append(name, key, object.revision, Some(&content))?;
+            }
+            *object = Arc::new(Object::new(key.clone(), object.revision, content));
         }
         Ok(())
     }
@@ -192,8 +219,26 @@ impl Store {
         seen: Option<u64>,
         content: Option<Content>,
     ) -> Result<Arc<Change>, Refused> {
+        self.write_guarded(table, key, seen, content, None)
+    }
+
+    /// The same, if another object is as it was looked at.
+    pub(crate) fn write_guarded(
+        &self,
+        table: &str,
+        key: &Key,
+        seen: Option<u64>,
+        content: Option<Content>,
+        guard: Option<Guard<'_>>,
+    ) -> Result<Arc<Change>, Refused> {
         let mut state = self.0.write();
         let State { revision, tables, history, log, notable, last_notable, grown } = &mut *state;
+        if let Some(Guard { table, object }) = guard {
+            let now = tables.get(table).and_then(|table| table.objects.get(&object.key));
+            if now.map(|now| now.revision) != Some(object.revision) {
+                return Err(Refused::Guard);
+            }
+        }
         let name = table;
         let table = tables.get_mut(name).ok_or(Refused::NoTable)?;
         let entry = table.objects.entry(key.clone());

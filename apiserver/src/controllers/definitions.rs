@@ -1,12 +1,13 @@
 //! Definitions: their resources are served once their names are theirs, and cleaned up before they go.
 
-use super::{Seen, call};
+use super::{Seen, call, delete_all};
 use crate::{
     catalog::{Served, table_name},
     crd::{self, Definition},
     decode::Body,
+    object::{Content, Object},
     patch::Patch,
-    registry::{Answer, CLEANUP, DeleteOptions, Input, Part, is_deleting, meta_mut, meta_text},
+    registry::{Answer, CLEANUP, Input, Part, is_deleting, meta_mut, meta_text},
     server::Core,
     status::{Failure, Result},
     store::{Next, Range},
@@ -28,6 +29,10 @@ pub(super) struct Definitions {
     due: BTreeSet<String>,
     /// Those being deleted, by the table of their objects.
     terminating: HashMap<Arc<str>, String>,
+    /// Those whose names others have.
+    conflicted: BTreeSet<String>,
+    /// The schemas by which the objects of tables are stored.
+    schemas: HashMap<Arc<str>, Value>,
 }
 
 impl Definitions {
@@ -49,11 +54,19 @@ impl Definitions {
         self.due.extend(custom.map(|served| served.table.to_string()));
     }
 
+    /// Look at what is due; what failed is due again.
     pub(super) fn work(&mut self, core: &Core) {
+        let mut failed = BTreeSet::new();
         while let Some(name) = self.due.pop_first() {
-            // What fails by somebody else's change comes round with that change.
-            _ = self.sync(core, &name);
+            if self.sync(core, &name).is_err() {
+                failed.insert(name);
+            }
         }
+        self.due = failed;
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.due.is_empty()
     }
 
     fn sync(&mut self, core: &Core, name: &str) -> Result<()> {
@@ -62,9 +75,7 @@ impl Definitions {
             return Ok(());
         };
         let Some(object) = core.store.get(TABLE, name) else {
-            self.remove(core, name);
-            self.due.extend(waiting_for_names(core, definitions));
-            return Ok(());
+            return self.remove(core, name);
         };
         let object = definitions.decode(&object);
         // What is stored was valid when it was stored.
@@ -73,30 +84,57 @@ impl Definitions {
             return self.clean_up(core, definitions, name, &object, &definition);
         }
         if let Some(taken) = conflict(core, &object) {
-            return write_status(core, definitions, object, |status, now| {
+            self.conflicted.insert(name.into());
+            let object = write_status(core, definitions, object, |status, now| {
                 crd::status::refuse_names(status, &taken, now);
-            })
-            .map(drop);
-        }
-        if crd::status::is_established(&object) {
-            register(core, &definition, false);
+            })?;
+            // Under the names that it had before it is served on.
+            let mut accepted = object.clone();
+            accepted["spec"]["names"] = object["status"]["acceptedNames"].clone();
+            if let Some(definition) = Definition::parse(&accepted).ok().filter(|_| crd::status::is_established(&object))
+            {
+                self.register(core, &object, &definition)?;
+            }
             return Ok(());
         }
+        self.conflicted.remove(name);
         let accepted = write_status(core, definitions, object.clone(), |status, now| {
             crd::status::accept_names(status, &object, now);
         })?;
-        register(core, &definition, false);
-        write_status(core, definitions, accepted, crd::status::establish).map(drop)
+        self.register(core, &accepted, &definition)?;
+        write_status(core, definitions, accepted, crd::status::establish)?;
+        // It may have given up a name that another one waits for.
+        self.due.extend(self.conflicted.iter().cloned());
+        Ok(())
+    }
+
+    /// Serve a definition's resource; if its schema is another one now, its objects are fitted to that.
+    fn register(&mut self, core: &Core, object: &Value, definition: &Definition) -> Result<()> {
+        register(core, definition, false);
+        let (plural, group) = definition.names();
+        let table = table_name(group, plural);
+        let versions = object["spec"]["versions"].as_array().into_iter().flatten();
+        let schema = versions.filter(|version| version["storage"] == true).map(|version| &version["schema"]).next();
+        let schema = schema.cloned().unwrap_or_default();
+        if self.schemas.get(&table).is_some_and(|before| *before != schema) {
+            fit_objects(core, &table)?;
+        }
+        self.schemas.insert(table, schema);
+        Ok(())
     }
 
     /// The definition is gone, and with it all that is left of its resource.
-    fn remove(&mut self, core: &Core, name: &str) {
+    fn remove(&mut self, core: &Core, name: &str) -> Result<()> {
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         core.change_catalog(|catalog| catalog.remove(group, plural));
         let table = table_name(group, plural);
+        core.store.drop_table(&table).map_err(Failure::internal)?;
         self.terminating.remove(&table);
-        // If that cannot be made durable, the table is found empty after a restart.
-        _ = core.store.drop_table(&table);
+        self.schemas.remove(&table);
+        self.conflicted.remove(name);
+        // Its names may be what another one waits for.
+        self.due.extend(self.conflicted.iter().cloned());
+        Ok(())
     }
 
     /// Delete all objects; once they are gone, let the definition go.
@@ -118,20 +156,7 @@ impl Definitions {
         let (group, plural) = (resource["group"].as_str().unwrap_or_default(), &resource["names"]["plural"]);
         let table = table_name(group, plural.as_str().unwrap_or_default());
         self.terminating.insert(table.clone(), name.into());
-        let catalog = core.catalog();
-        let served = catalog.iter().find(|served| served.table == table);
-        let objects = |range| core.store.scan(&table, range, None).map(|scan| scan.objects).unwrap_or_default();
-        for custom in objects(Range::default()) {
-            let Some(served) = served else { break };
-            if is_deleting(&served.decode(&custom)) {
-                continue;
-            }
-            let options = DeleteOptions::default();
-            _ = call(core, served, custom.key.namespace(), Part::Whole, |call| {
-                call.delete(custom.key.name(), &options)
-            });
-        }
-        if !objects(Range { limit: Some(1), ..Range::default() }).is_empty() {
+        if !delete_all(core, &table, Range::default())? {
             return Ok(());
         }
         let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
@@ -162,11 +187,18 @@ fn write_status(
     })
 }
 
-/// The definitions whose names were taken: when another one goes, they may be free.
-fn waiting_for_names(core: &Core, definitions: &Served) -> Vec<String> {
-    let all = core.store.scan(TABLE, Range::default(), None).map(|scan| scan.objects).unwrap_or_default();
-    let waiting = all.iter().filter(|object| !crd::status::is_established(&definitions.decode(object)));
-    waiting.map(|object| object.key.name().to_owned()).collect()
+/// Drop from the objects of a table what its schema does not know any longer, and fill in what it has defaults for now. The real
+/// server does that whenever it reads one; here it is done once.
+fn fit_objects(core: &Core, table: &str) -> Result<()> {
+    let catalog = core.catalog();
+    let Some(stored) = catalog.stored(table) else { return Ok(()) };
+    let fitted = |object: &Object| {
+        let mut fitted = stored.decode(object);
+        stored.resource.schema.prune(&mut fitted);
+        stored.resource.schema.default(&mut fitted);
+        fitted.as_object().map(Content::encode).filter(|content| content != object.content())
+    };
+    core.store.rewrite(table, fitted).map_err(Failure::internal)
 }
 
 /// The name that another resource of the group has already.
@@ -194,20 +226,25 @@ fn conflict(core: &Core, object: &Value) -> Option<String> {
 /// Serve all versions of a definition.
 fn register(core: &Core, definition: &Definition, terminating: bool) {
     let storage = definition.storage();
+    let (plural, group) = definition.names();
+    let table = table_name(group, plural);
+    core.store.create_table(&table);
     core.change_catalog(|catalog| {
-        let resources = definition.resources();
-        if let Some(first) = resources.first() {
-            catalog.remove(&first.group, &first.plural);
-        }
-        for mut resource in resources {
-            let table = table_name(&resource.group, &resource.plural);
-            core.store.create_table(&table);
+        catalog.remove(group, plural);
+        for version in definition.versions() {
+            let mut resource = definition.resource(version);
             if terminating {
                 resource.verbs = TERMINATING_VERBS;
             }
-            let other = storage.filter(|storage| storage.name != resource.version);
+            let other = storage.filter(|storage| storage.name != version.name);
             let storage_schema = other.map(|storage| storage.schema.clone());
-            catalog.insert(Served::new(resource, table, storage_schema));
+            let served = Arc::new(Served::new(resource, table.clone(), storage_schema));
+            if version.storage {
+                catalog.store_as(served.clone());
+            }
+            if version.served {
+                catalog.serve(served);
+            }
         }
     });
 }

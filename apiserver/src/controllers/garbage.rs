@@ -28,7 +28,7 @@ type Place = (Arc<str>, Key);
 #[derive(Default)]
 pub(super) struct Garbage {
     /// By the uid of an owner, the objects that refer to it.
-    dependents: HashMap<String, HashSet<Place>>,
+    dependents: HashMap<String, BTreeSet<Place>>,
     /// By object, the uids of its owners, and whether it blocks their deletion.
     owners: HashMap<Place, Vec<(String, bool)>>,
     /// The uids of owners that are known to be gone, for as long as somebody refers to them: their kind may be gone too.
@@ -101,17 +101,25 @@ impl Garbage {
     }
 
     pub(super) fn work(&mut self, core: &Core) {
-        for place in std::mem::take(&mut self.due) {
-            // What fails by somebody else's change comes round with that change.
-            _ = self.look_at(core, &place);
+        let mut failed = BTreeSet::new();
+        while let Some(place) = self.due.pop_first() {
+            // An object that is gone meanwhile is no failure.
+            if self.look_at(core, &place).is_err_and(|failure| failure.code != 404) {
+                failed.insert(place);
+            }
         }
+        self.due = failed;
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.due.is_empty()
     }
 
     fn look_at(&mut self, core: &Core, place: &Place) -> Result<()> {
         let (table, key) = place;
         let Some(object) = core.store.get(table, key.as_str()) else { return Ok(()) };
         let catalog = core.catalog();
-        let Some(served) = catalog.iter().find(|served| served.table == *table) else { return Ok(()) };
+        let Some(served) = catalog.stored(table) else { return Ok(()) };
         let decoded = served.decode(&object);
         let has = |finalizer| finalizers(&decoded).any(|name| name == finalizer);
         if is_deleting(&decoded) {
@@ -135,7 +143,13 @@ impl Garbage {
                 owners.iter().filter(|(_, owner)| *owner == Owner::Present).map(|(reference, _)| (*reference).clone());
             return patch(core, place, &decoded, json!({"ownerReferences": kept.collect::<Vec<_>>()}));
         }
-        let own_dependents = self.dependents.contains_key(meta_text(&decoded, "uid"));
+        let own_dependents = self.dependents.get(meta_text(&decoded, "uid"));
+        if count(Owner::Waiting) > 0 && own_dependents.is_some_and(|all| all.iter().any(|place| waits(core, place))) {
+            // A circle: its owner waits for it, and it would wait for its owner.
+            let freed: Vec<_> = references(&decoded).map(|reference| unblocked(reference.clone())).collect();
+            patch(core, place, &decoded, json!({"ownerReferences": freed}))?;
+        }
+        let own_dependents = own_dependents.is_some();
         let policy = if has(ORPHAN) {
             "Orphan"
         } else if has(FOREGROUND) || (count(Owner::Waiting) > 0 && own_dependents) {
@@ -159,17 +173,12 @@ impl Garbage {
             })
         });
         for dependent in dependents {
-            _ = self.look_at_dependent(core, &dependent);
+            let deleting = core.store.get(&dependent.0, dependent.1.as_str()).is_none_or(|object| is_going(&object));
+            if !deleting {
+                self.due.insert(dependent);
+            }
         }
         blocking
-    }
-
-    fn look_at_dependent(&mut self, core: &Core, place: &Place) -> Result<()> {
-        let deleting = core
-            .store
-            .get(&place.0, place.1.as_str())
-            .is_none_or(|object| is_deleting(&Value::Object(object.decode(&Head::bare()))));
-        if deleting { Ok(()) } else { self.look_at(core, place) }
     }
 
     fn orphan_dependents(&self, core: &Core, owner: &Value) -> Result<()> {
@@ -204,10 +213,27 @@ fn drop_finalizer(core: &Core, place: &Place, object: &Value, finalizer: &str) -
     patch(core, place, object, json!({"finalizers": kept}))
 }
 
+fn is_going(object: &Object) -> bool {
+    is_deleting(&Value::Object(object.decode(&Head::bare())))
+}
+
+/// It is deleted in the foreground, and there.
+fn waits(core: &Core, (table, key): &Place) -> bool {
+    core.store.get(table, key.as_str()).is_some_and(|object| {
+        let object = Value::Object(object.decode(&Head::bare()));
+        is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND)
+    })
+}
+
+fn unblocked(mut reference: Value) -> Value {
+    reference["blockOwnerDeletion"] = false.into();
+    reference
+}
+
 /// Merge something into an object's metadata, if it is still at the revision that was looked at.
 fn patch(core: &Core, (table, key): &Place, object: &Value, meta: Value) -> Result<()> {
     let catalog = core.catalog();
-    let Some(served) = catalog.iter().find(|served| served.table == *table) else { return Ok(()) };
+    let Some(served) = catalog.stored(table) else { return Ok(()) };
     let mut meta = meta;
     meta["resourceVersion"] = meta_text(object, "resourceVersion").into();
     let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})), Vec::new());

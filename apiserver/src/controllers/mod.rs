@@ -1,8 +1,8 @@
 //! What runs beside the server: definitions are established and cleaned up, namespaces emptied, orphans collected.
 //!
 //! One task reads every change, in order, and shows it to each controller; a controller acts through the registry, as any client
-//! would, and sees what it did itself when that comes round. Nothing here waits for a clock: what a controller waits for is a
-//! change.
+//! would, and sees what it did itself when that comes round. What fails is tried again, later and later; otherwise nothing here waits for
+//! a clock: what a controller waits for is a change.
 
 mod definitions;
 mod garbage;
@@ -16,11 +16,11 @@ use crate::{
     catalog::Served,
     http::query::write::WriteOptions,
     object::Object,
-    registry::{Call, Part},
+    registry::{Call, DeleteOptions, Part, is_deleting},
     server::Core,
     status::{Failure, Result},
     store::{
-        Change, Store,
+        Change, Range, Store,
         feed::{Feed, News},
     },
 };
@@ -30,8 +30,9 @@ use namespaces::Namespaces;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::sleep};
 
 /// The controllers of a server; they stop when this is dropped, and the store with them: they are the last who write to it.
 pub(crate) struct Controllers {
@@ -50,8 +51,14 @@ impl Controllers {
         Self { task: tokio::spawn(run(core.clone(), feed, reader, crew)), store: core.store.clone(), all }
     }
 
-    pub(crate) fn are_running(&self) -> bool {
+    /// It is all of them.
+    pub(crate) fn are_all(&self) -> bool {
         self.all
+    }
+
+    /// They ended, with the runtime that they were started in.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.task.is_finished()
     }
 }
 
@@ -91,11 +98,10 @@ impl<'a> Seen<'a> {
 }
 
 async fn run(core: Arc<Core>, mut feed: Feed, reader: Arc<Reader>, mut crew: Crew) {
-    let busy = core.activity.begin();
+    let mut wait = FIRST_RETRY;
+    let mut busy = core.activity.begin();
     crew.look_at_everything(&core);
-    drop(busy);
     loop {
-        let busy = core.activity.begin();
         while let Some(news) = feed.try_next() {
             match news {
                 News::Changes(changes) => {
@@ -109,10 +115,25 @@ async fn run(core: Arc<Core>, mut feed: Feed, reader: Arc<Reader>, mut crew: Cre
             tokio::task::yield_now().await;
         }
         reader.has_seen(feed.seen());
-        drop(busy);
-        feed.grown().await;
+        if crew.is_done() {
+            drop(busy);
+            feed.grown().await;
+            busy = core.activity.begin();
+            wait = FIRST_RETRY;
+        } else {
+            // Somebody was faster, or refuses: once more, later. Until then the server is not idle.
+            tokio::select! {
+                () = feed.grown() => {}
+                () = sleep(wait) => wait = (wait * 2).min(LAST_RETRY),
+            }
+            crew.work(&core);
+        }
     }
 }
+
+/// How long it takes until what failed is tried again; doubled with every failure.
+const FIRST_RETRY: Duration = Duration::from_millis(5);
+const LAST_RETRY: Duration = Duration::from_secs(10);
 
 impl Crew {
     fn see(&mut self, core: &Core, seen: Seen<'_>) {
@@ -121,6 +142,12 @@ impl Crew {
             namespaces.see(seen);
             garbage.see(core, seen);
         }
+    }
+
+    /// Nothing is left to do.
+    fn is_done(&self) -> bool {
+        self.definitions.is_done()
+            && self.others.as_ref().is_none_or(|(namespaces, garbage)| namespaces.is_done() && garbage.is_done())
     }
 
     fn work(&mut self, core: &Core) {
@@ -138,7 +165,7 @@ impl Crew {
         }
         self.definitions.look_at_everything(core);
         for table in core.store.tables() {
-            let Ok(scan) = core.store.scan(&table, crate::store::Range::default(), None) else { continue };
+            let Ok(scan) = core.store.scan(&table, Range::default(), None) else { continue };
             scan.objects.iter().for_each(|object| self.see(core, Seen::present(&table, object)));
         }
         self.work(core);
@@ -152,6 +179,27 @@ pub(crate) fn is_notable(table: &str, before: Option<&Object>, after: Option<&Ob
         _ if matches!(table, "namespaces" | definitions::TABLE) => true,
         None => true,
         Some(after) => after.mentions(b"\"deletionTimestamp\"") || owned(after) || before.is_some_and(owned),
+    }
+}
+
+/// Delete the objects of a table; true if none is left. What is held by its finalizers is left, and no failure.
+pub(super) fn delete_all(core: &Core, table: &str, range: Range<'_>) -> Result<bool> {
+    let catalog = core.catalog();
+    let Some(stored) = catalog.stored(table) else { return Ok(true) };
+    let objects = |range| core.store.scan(table, range, None).map(|scan| scan.objects).unwrap_or_default();
+    let mut failure = None;
+    for object in objects(range) {
+        if is_deleting(&stored.decode(&object)) {
+            continue;
+        }
+        let options = DeleteOptions::default();
+        let deleted =
+            call(core, stored, object.key.namespace(), Part::Whole, |call| call.delete(object.key.name(), &options));
+        failure = deleted.err().filter(|failure| failure.code != 404).or(failure);
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(objects(Range { limit: Some(1), ..range }).is_empty()),
     }
 }
 

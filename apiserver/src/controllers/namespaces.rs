@@ -1,14 +1,15 @@
 //! Namespaces that are deleted: everything in them goes, and then they do.
 
-use super::{Seen, call};
+use super::{Seen, call, delete_all};
 use crate::{
     object::Head,
-    registry::{DeleteOptions, Input, Part, is_deleting},
+    registry::{Input, Part, is_deleting},
     server::Core,
+    status::Result,
     store::Range,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub(super) struct Namespaces {
@@ -37,44 +38,34 @@ impl Namespaces {
 
     pub(super) fn work(&mut self, core: &Core) {
         for namespace in std::mem::take(&mut self.due) {
-            if self.terminating.contains(&namespace) && empty(core, &namespace) {
-                finalize(core, &namespace);
+            if self.terminating.contains(&namespace) && empty_and_finalize(core, &namespace).is_err() {
+                self.due.insert(namespace);
             }
         }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.due.is_empty()
     }
 }
 
-/// Delete what is in a namespace; true if nothing is left.
-fn empty(core: &Core, namespace: &str) -> bool {
-    let catalog = core.catalog();
-    // Each table once, whatever number of versions shows it.
-    let tables: HashMap<_, _> =
-        catalog.iter().filter(|served| served.resource.namespaced).map(|served| (&served.table, served)).collect();
-    let range = Range { namespace, ..Range::default() };
-    let mut left = 0;
-    for (table, served) in tables {
-        let Ok(scan) = core.store.scan(table, range, None) else { continue };
-        for object in &scan.objects {
-            let options = DeleteOptions::default();
-            if !is_deleting(&served.decode(object)) {
-                // What fails stays, and is counted below.
-                _ = call(core, served, namespace, Part::Whole, |call| call.delete(object.key.name(), &options));
-            }
-        }
-        left += core.store.scan(table, range, None).map_or(0, |scan| scan.objects.len());
+/// Delete what is in a namespace; if nothing is left, let it go.
+fn empty_and_finalize(core: &Core, namespace: &str) -> Result<()> {
+    let mut empty = true;
+    for stored in core.catalog().all_stored().filter(|stored| stored.resource.namespaced) {
+        empty &= delete_all(core, &stored.table, Range { namespace, ..Range::default() })?;
     }
-    left == 0
+    if empty { finalize(core, namespace) } else { Ok(()) }
 }
 
 /// Let a namespace go.
-fn finalize(core: &Core, namespace: &str) {
+fn finalize(core: &Core, namespace: &str) -> Result<()> {
     let catalog = core.catalog();
-    let Some(served) = catalog.find("", "v1", "namespaces") else { return };
-    let Some(object) = core.store.get("namespaces", namespace) else { return };
+    let Some(served) = catalog.find("", "v1", "namespaces") else { return Ok(()) };
+    let Some(object) = core.store.get("namespaces", namespace) else { return Ok(()) };
     let mut object = served.decode(&object);
     let others = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     let others: Vec<_> = others.into_iter().filter(|finalizer| finalizer != "kubernetes").collect();
     object["spec"] = json!({"finalizers": others});
-    // If somebody was faster, that change comes round.
-    _ = call(core, served, "", Part::Finalize, |call| call.update(namespace, &Input::Replace(object)));
+    call(core, served, "", Part::Finalize, |call| call.update(namespace, &Input::Replace(object))).map(drop)
 }

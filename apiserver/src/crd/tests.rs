@@ -76,10 +76,11 @@ fn what_is_left_open_is_filled_in() {
 #[test]
 fn each_served_version_is_a_resource() {
     let definition = parsed(widget()).unwrap();
-    let resources = definition.resources();
+    let served = definition.versions().iter().filter(|version| version.served);
+    let resources: Vec<_> = served.map(|version| definition.resource(version)).collect();
     assert_eq!(resources.iter().map(|resource| &*resource.version).collect::<Vec<_>>(), ["v1", "v1beta1"]);
     assert_eq!(&*definition.storage().unwrap().name, "v1");
-    assert_eq!(definition.versions.len(), 3);
+    assert_eq!(definition.versions().len(), 3);
     let v1 = &resources[0];
     assert_eq!(v1.api_version(), "example.com/v1");
     assert_eq!((&*v1.kind, &*v1.list_kind, &*v1.plural, &*v1.singular), ("Widget", "WidgetList", "widgets", "widget"));

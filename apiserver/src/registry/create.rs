@@ -7,9 +7,10 @@ use crate::{
     object::{Head, Object},
     resource::Generation,
     status::{Cause, Failure, Result},
-    store::Refused,
+    store::{Guard, Refused},
 };
 use serde_json::Value;
+use std::sync::Arc;
 
 /// So often a generated name may be taken.
 const NAME_ATTEMPTS: usize = 8;
@@ -24,7 +25,7 @@ impl Call<'_> {
         if !matches!(meta_text(&object, "resourceVersion"), "" | "0") {
             return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
         }
-        self.check_namespace_is_open()?;
+        let mut namespace = self.open_namespace()?;
         let meta = meta_mut(&mut object);
         for field in OWNED {
             meta.remove(field);
@@ -47,12 +48,19 @@ impl Call<'_> {
                 None => Ok(Answer::Value(object)),
             };
         }
-        for _ in 0..NAME_ATTEMPTS {
+        let mut attempts = 0;
+        while attempts < NAME_ATTEMPTS {
             let name = meta_text(&object, "name");
-            let key = self.key(name);
-            match self.core.store.write(&self.served.table, &key, None, Some(self.encode(&object))) {
+            let (key, content) = (self.key(name), Some(self.encode(&object)));
+            let guard = namespace.as_deref().map(|object| Guard { table: "namespaces", object });
+            match self.core.store.write_guarded(&self.served.table, &key, None, content, guard) {
                 Ok(change) => return Ok(change.after.clone().map_or(Answer::Value(object), Answer::Stored)),
-                Err(Refused::Moved) if generated => self.generate_name(&mut object, &base),
+                // Something happened to the namespace: is it still there to stay?
+                Err(Refused::Guard) => namespace = self.open_namespace()?,
+                Err(Refused::Moved) if generated => {
+                    attempts += 1;
+                    self.generate_name(&mut object, &base);
+                }
                 Err(Refused::Moved) => return Err(self.taken(name)),
                 Err(refused) => return Err(self.refused(name, &refused)),
             }
@@ -95,16 +103,16 @@ impl Call<'_> {
         failure
     }
 
-    /// New objects need a namespace, and one that is to stay.
-    fn check_namespace_is_open(&self) -> Result<()> {
+    /// The namespace of a new object: one that is there, and is to stay. `None` if the object has none.
+    fn open_namespace(&self) -> Result<Option<Arc<Object>>> {
         if self.namespace.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let Some(namespace) = self.core.store.get("namespaces", self.namespace) else {
             return Err(Failure::not_found("", "namespaces", self.namespace));
         };
         if !is_terminating(&namespace) {
-            return Ok(());
+            return Ok(Some(namespace));
         }
         let resource = &self.served.resource;
         let why =

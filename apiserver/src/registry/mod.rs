@@ -289,7 +289,7 @@ impl Call<'_> {
     /// A refusal that trying again does not help against.
     fn refused(&self, name: &str, refused: &Refused) -> Box<Failure> {
         match refused {
-            Refused::Moved => self.conflict(name, CHANGED_MEANWHILE),
+            Refused::Moved | Refused::Guard => self.conflict(name, CHANGED_MEANWHILE),
             Refused::NoTable => self.not_found(name),
             Refused::Log(error) => Failure::internal(format!("the change could not be made durable: {error}")),
         }

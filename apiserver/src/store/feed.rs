@@ -35,7 +35,9 @@ impl Store {
 
     /// The tables that there are.
     pub(crate) fn tables(&self) -> Vec<TableName> {
-        self.0.read().tables.keys().cloned().collect()
+        let mut tables: Vec<_> = self.0.read().tables.keys().cloned().collect();
+        tables.sort_unstable();
+        tables
     }
 }
 

@@ -8,6 +8,7 @@ mod discovery;
 mod garbage;
 mod kube_watcher;
 mod life;
+mod lifecycles;
 mod lists;
 mod metadata;
 mod model;
