@@ -11,6 +11,7 @@
 
 mod durable;
 pub(crate) mod feed;
+mod scan;
 mod tail;
 
 pub(crate) use tail::Tail;
@@ -20,9 +21,9 @@ use crate::{
     persist::Log,
 };
 use parking_lot::RwLock;
+pub(crate) use scan::{Range, Scan};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, btree_map::Entry},
-    ops::Bound,
     sync::Arc,
 };
 use tokio::sync::watch;
@@ -111,26 +112,6 @@ pub(crate) struct Guard<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) floor: u64,
-}
-
-/// Objects in key order, as of a revision.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    pub(crate) revision: u64,
-    pub(crate) objects: Vec<Arc<Object>>,
-    /// How many more there are.
-    pub(crate) remaining: usize,
-}
-
-/// Which objects of a table to scan.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Range<'a> {
-    /// Only this namespace; empty for all.
-    pub(crate) namespace: &'a str,
-    /// Only keys from this one on.
-    pub(crate) from: &'a str,
-    /// At most so many.
-    pub(crate) limit: Option<usize>,
 }
 
 impl Store {
@@ -358,47 +339,6 @@ impl Table {
     fn fork(&self) -> Self {
         Self { objects: self.objects.clone(), changes: self.changes.clone(), grown: watch::Sender::default() }
     }
-
-    fn scan(&self, range: Range<'_>, at: u64) -> Result<Scan, Expired> {
-        let floor = self.changes.floor;
-        if at < floor {
-            return Err(Expired { floor });
-        }
-        // What the objects changed since then were: undo the later changes, the last one first.
-        let mut past: BTreeMap<&str, Option<&Arc<Object>>> = BTreeMap::new();
-        for change in self.changes.list.iter().rev().take_while(|change| change.revision > at) {
-            past.insert(change.key().as_str(), change.before.as_ref());
-        }
-        let prefix = if range.namespace.is_empty() { String::new() } else { format!("{}/", range.namespace) };
-        // The first text after all that begin with the prefix: "0" comes after "/".
-        let end = if range.namespace.is_empty() { String::new() } else { format!("{}0", range.namespace) };
-        let end = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.as_str()) };
-        let start = range.from.max(prefix.as_str());
-        if matches!(end, Bound::Excluded(end) if start >= end) {
-            return Ok(Scan { revision: at, objects: Vec::new(), remaining: 0 });
-        }
-        let bounds = (Bound::Included(start), end);
-        let limit = range.limit.unwrap_or(usize::MAX);
-        let present = self.objects.range::<str, _>(bounds);
-        let (objects, remaining) = if past.is_empty() {
-            take(present.map(|(_, object)| object), limit)
-        } else {
-            let mut all: BTreeMap<&str, &Arc<Object>> = present.map(|(key, object)| (key.as_str(), object)).collect();
-            for (key, object) in past.range::<str, _>(bounds) {
-                match object {
-                    Some(object) => all.insert(key, object),
-                    None => all.remove(key),
-                };
-            }
-            take(all.into_values(), limit)
-        };
-        Ok(Scan { revision: at, objects, remaining })
-    }
-}
-
-/// The first `limit` objects, and how many more there are: those are counted without being looked at.
-fn take<'a>(mut objects: impl Iterator<Item = &'a Arc<Object>>, limit: usize) -> (Vec<Arc<Object>>, usize) {
-    (objects.by_ref().take(limit).cloned().collect(), objects.count())
 }
 
 /// A watcher's place in a table's log.
