@@ -115,6 +115,11 @@ impl Journal {
         Self { body_limit: limit, ..self }
     }
 
+    /// One that keeps as much as this one, and has nothing yet.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { shared: Arc::default(), ..*self }
+    }
+
     /// Records a request: gives it an id, and keeps of its body what is wanted.
     pub fn record(&self, mut entry: Entry) {
         // A copy, so that a slice does not keep the whole request alive.
