@@ -104,7 +104,7 @@ impl Authenticator {
 
     /// Who sent this request: the [`Identity`] among its extensions, or whose token it carries. A token that nobody has
     /// is 401.
-    pub fn authenticate(&self, request: &Parts) -> Result<Identity> {
+    pub(crate) fn authenticate(&self, request: &Parts) -> Result<Identity> {
         if let Some(identity) = request.extensions.get::<Identity>() {
             return Ok(identity.clone());
         }

@@ -12,22 +12,23 @@ use std::{
 
 /// The connection was cut without an answer.
 ///
-/// The handler cannot fail, so it says this by an otherwise empty response that has `Closed` among its extensions. Each
-/// door makes the client's view of it by [`Closed::check`]: on a socket the connection ends without a byte, and a
-/// client that calls the service directly gets this as the error of its call, as from a connection that was reset.
+/// On a socket it ends without a byte, and a client that calls the service directly gets this as the error of its call, as
+/// from a connection that was reset.
+// The handler cannot fail, so it says this by an otherwise empty response that has `Closed` among its extensions. Each door
+// makes the client's view of it by `Closed::check`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
 impl Closed {
     /// The response that stands for a cut connection.
-    pub fn response<B: Default>() -> Response<B> {
+    pub(crate) fn response<B: Default>() -> Response<B> {
         let mut response = Response::default();
         response.extensions_mut().insert(Self);
         response
     }
 
     /// The response, unless it stands for a cut connection.
-    pub fn check<B>(response: Response<B>) -> Result<Response<B>, Self> {
+    pub(crate) fn check<B>(response: Response<B>) -> Result<Response<B>, Self> {
         if response.extensions().get::<Self>().is_some() { Err(Self) } else { Ok(response) }
     }
 }

@@ -49,16 +49,16 @@ enum What {
 
 /// What is to be done with a request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Action {
+pub(crate) struct Action {
     /// First wait this long.
-    pub delay: Duration,
+    pub(crate) delay: Duration,
     /// Then do this.
-    pub then: Then,
+    pub(crate) then: Then,
 }
 
 /// What is to be done with a request, after the delay.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Then {
+pub(crate) enum Then {
     /// Serve it as if there were no rule.
     Serve,
     /// Answer with this. `details.retry_after_seconds` also goes into the header `Retry-After`.
@@ -215,7 +215,7 @@ impl Faults {
     }
 
     /// What is to be done with a request: by the first rule that matches and is not used up. That use is counted.
-    pub fn decide(&self, call: &Call<'_>) -> Option<Action> {
+    pub(crate) fn decide(&self, call: &Call<'_>) -> Option<Action> {
         self.0.lock().iter_mut().find_map(|rule| rule.decide(call))
     }
 }

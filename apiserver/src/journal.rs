@@ -46,7 +46,7 @@ pub struct Entry {
 
 impl Entry {
     /// The request as patterns see it.
-    pub fn call(&self) -> Call<'_> {
+    pub(crate) fn call(&self) -> Call<'_> {
         Call {
             method: &self.method,
             verb: &self.verb,
@@ -115,8 +115,13 @@ impl Journal {
         Self { body_limit: limit, ..self }
     }
 
+    /// One that keeps as much as this one, and has nothing yet.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { shared: Arc::default(), ..*self }
+    }
+
     /// Records a request: gives it an id, and keeps of its body what is wanted.
-    pub fn record(&self, mut entry: Entry) {
+    pub(crate) fn record(&self, mut entry: Entry) {
         // A copy, so that a slice does not keep the whole request alive.
         let kept = |body: Bytes| Bytes::copy_from_slice(&body[..body.len().min(self.body_limit)]);
         entry.body = entry.body.filter(|_| self.body_limit > 0).map(kept);

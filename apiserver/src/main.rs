@@ -82,14 +82,19 @@ async fn start(options: &Options, authenticator: Authenticator) -> Result<Runnin
 /// Install the definitions of a file: one, a list of them, or several YAML documents.
 async fn install(server: &ApiServer, path: &Path) -> Result<()> {
     let text = fs::read_to_string(path)?;
-    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text)?;
-    for document in documents.into_iter().filter(|document| !document.is_null()) {
+    for document in documents(&text)?.into_iter().filter(|document| !document.is_null()) {
         let items = document["items"].as_array().cloned().unwrap_or_else(|| vec![document.clone()]);
         for definition in items {
             server.install(definition).await?;
         }
     }
     Ok(())
+}
+
+/// The parser's limits are for files of strangers; these are the operator's own, and may hold all definitions of a cluster.
+fn documents(text: &str) -> Result<Vec<serde_json::Value>> {
+    let limits = serde_saphyr::budget! { max_nodes: 50_000_000, max_events: 100_000_000, max_documents: 100_000 };
+    Ok(serde_saphyr::from_multiple_with_options(text, serde_saphyr::options! { budget: limits })?)
 }
 
 #[tokio::main]
@@ -170,6 +175,12 @@ mod tests {
     fn several_definitions_may_follow_one_flag() {
         let options = parse("--crd a.yaml b.yaml --tls").unwrap();
         assert_eq!((options.crd.len(), options.tls), (2, true));
+    }
+
+    #[test]
+    fn a_file_of_definitions_may_be_large() {
+        let text = format!("[{}]\n{}", "0,".repeat(260_000), "---\na: 1\n".repeat(1_100));
+        assert_eq!(documents(&text).unwrap().len(), 1_101);
     }
 
     #[test]

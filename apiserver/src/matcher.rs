@@ -11,21 +11,21 @@ const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list",
 
 /// A request as patterns see it. What a request does not have is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     /// The HTTP method: `PATCH`.
-    pub method: &'a str,
+    pub(crate) method: &'a str,
     /// The Kubernetes verb: `list`.
-    pub verb: &'a str,
+    pub(crate) verb: &'a str,
     /// Empty for the core group.
-    pub group: &'a str,
+    pub(crate) group: &'a str,
     /// The plural: `widgets`.
-    pub resource: &'a str,
+    pub(crate) resource: &'a str,
     /// Such as `status`.
-    pub subresource: &'a str,
+    pub(crate) subresource: &'a str,
     /// Empty where the request is not about one.
-    pub namespace: &'a str,
+    pub(crate) namespace: &'a str,
     /// As the path gives it: a POST has none.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
 }
 
 /// A pattern over requests, read from text: `VERB RESOURCE[/SUBRESOURCE] [NAMESPACE/NAME]`.
@@ -97,7 +97,7 @@ impl Matcher {
     }
 
     /// The pattern covers this request.
-    pub fn matches(&self, call: &Call<'_>) -> bool {
+    pub(crate) fn matches(&self, call: &Call<'_>) -> bool {
         let verb = match self.verb {
             Verb::Any => true,
             Verb::Method(method) => method == call.method,

@@ -27,7 +27,9 @@ use crate::{
 };
 pub(crate) use error::Error;
 use error::at;
-use files::{Files, Lock, create_segment, lock, make_dir, remove_before, segment_path, snapshot_path, sync_dir};
+use files::{
+    Files, Lock, create_segment, create_snapshot, lock, make_dir, remove_before, segment_path, snapshot_path, sync_dir,
+};
 use record::{HEADER, Kind, Record};
 use replay::Replay;
 use std::{
@@ -273,7 +275,7 @@ fn write_snapshot(
     objects: &[(TableName, Arc<Object>)],
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 18, File::create(unfinished)?);
+    let mut out = BufWriter::with_capacity(1 << 18, create_snapshot(unfinished)?);
     out.write_all(HEADER)?;
     let mut buffer = Vec::new();
     let objects = objects.iter().map(|(table, object)| Record {

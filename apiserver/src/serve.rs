@@ -4,7 +4,7 @@ use crate::{
     auth::{Authenticator, Identity},
     cut::Closed,
     kubeconfig::{Credentials, Kubeconfig},
-    tls::{Authority, Tls},
+    tls::{Authority, Tls, TlsError},
 };
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -41,10 +41,6 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How many bytes the head of a request may have. No real one comes near.
 const MAX_HEAD: usize = 256 << 10;
 
-/// From where a request came, among its extensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
-
 /// What can be served on a socket: a handler that is cloned for each request.
 pub(crate) trait Handler<B>:
     Service<Request<Incoming>, Response = Response<B>, Future: Send> + Clone + Send + 'static
@@ -59,7 +55,7 @@ impl<B, S> Handler<B> for S where
 /// Serves every connection until `shutdown`. Then it accepts no more, ends streams without a known length (watches),
 /// gives other requests a few seconds to end, and closes what is left.
 ///
-/// Each request has its [`Peer`] among its extensions, and the [`Identity`] that its client's certificate stands for.
+/// Each request has the [`Identity`] that its client's certificate stands for among its extensions.
 pub(crate) async fn serve<S, B>(listener: TcpListener, tls: Option<Tls>, service: S, shutdown: impl Future)
 where
     S: Handler<B>,
@@ -75,8 +71,8 @@ where
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                connections.spawn(connection(stream, peer, tls.clone(), service.clone(), stopping.clone()));
+            Ok((stream, _)) => {
+                connections.spawn(connection(stream, tls.clone(), service.clone(), stopping.clone()));
             }
             // A client that gave up is its own affair. Anything else (too many open files) takes a while to pass.
             Err(error) if is_of_the_client(&error) => {}
@@ -94,19 +90,14 @@ fn is_of_the_client(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-async fn connection<S, B>(
-    stream: TcpStream,
-    peer: SocketAddr,
-    tls: Option<Tls>,
-    service: S,
-    mut stopping: watch::Receiver<bool>,
-) where
+async fn connection<S, B>(stream: TcpStream, tls: Option<Tls>, service: S, mut stopping: watch::Receiver<bool>)
+where
     S: Handler<B>,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     // Events are small and wanted at once. A socket that cannot do it is about to fail anyway.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http(stream, peer, None, service, stopping).await };
+    let Some(tls) = tls else { return http(stream, None, service, stopping).await };
     let handshake = timeout(HANDSHAKE_TIMEOUT, tokio_rustls::TlsAcceptor::from(tls.config.clone()).accept(stream));
     let accepted = tokio::select! {
         accepted = handshake => accepted,
@@ -116,12 +107,11 @@ async fn connection<S, B>(
     let Ok(Ok(stream)) = accepted else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let identity = certificate.and_then(|certificate| tls.identity(certificate));
-    http(stream, peer, identity, service, stopping).await;
+    http(stream, identity, service, stopping).await;
 }
 
 async fn http<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    peer: SocketAddr,
     identity: Option<Identity>,
     service: S,
     mut stopping: watch::Receiver<bool>,
@@ -131,7 +121,6 @@ async fn http<S, B>(
 {
     let stop = stopping.clone();
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Peer(peer));
         if let Some(identity) = &identity {
             request.extensions_mut().insert(identity.clone());
         }
@@ -222,9 +211,7 @@ impl Running {
         let tls = authority.map(|authority| authority.server(listen.ip())).transpose().map_err(ListenError::Tls)?;
         let admin = match authority {
             Some(authority) => Credentials::Certificate(
-                authority
-                    .client_certificate("system:admin", &["system:masters"])
-                    .map_err(|error| ListenError::Tls(error.into()))?,
+                authority.client_certificate("system:admin", &["system:masters"]).map_err(ListenError::Tls)?,
             ),
             None => Credentials::None,
         };
@@ -298,13 +285,14 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
 
 /// Why a server did not start.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ListenError {
     /// Everybody would be admin.
     Open(SocketAddr),
     /// The address is not to be had.
     Bind(SocketAddr, io::Error),
     /// The certificates could not be made.
-    Tls(BoxError),
+    Tls(TlsError),
 }
 
 impl fmt::Display for ListenError {
@@ -316,7 +304,7 @@ impl fmt::Display for ListenError {
                  Configure tokens (--token-auth-file), or listen on loopback (127.0.0.1 or [::1])"
             ),
             Self::Bind(addr, error) => write!(f, "cannot listen on {addr}: {error}"),
-            Self::Tls(error) => write!(f, "cannot make certificates: {error}"),
+            Self::Tls(error) => write!(f, "{error}"),
         }
     }
 }
@@ -326,7 +314,7 @@ impl Error for ListenError {
         match self {
             Self::Open(_) => None,
             Self::Bind(_, error) => Some(error),
-            Self::Tls(error) => Some(&**error),
+            Self::Tls(error) => error.source(),
         }
     }
 }

@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) faults: Faults,
     pub(crate) journal: Journal,
     pub(crate) activity: Arc<Activity>,
+    /// What forks derive their own from.
+    seed: Option<u64>,
     random: Mutex<StdRng>,
 }
 
@@ -129,6 +131,18 @@ impl Core {
             _ = self.store.write("namespaces", &Key::new("", name), None, content);
         }
     }
+}
+
+fn generator(seed: Option<u64>) -> Mutex<StdRng> {
+    Mutex::new(seed.map_or_else(rand::make_rng, StdRng::seed_from_u64))
+}
+
+/// The seed of a fork: not drawn from its origin's generator, which would then go on differently.
+fn derived(seed: u64, revision: u64) -> u64 {
+    let mut both = [0; 32];
+    both[..8].copy_from_slice(&seed.to_le_bytes());
+    both[8..16].copy_from_slice(&revision.to_le_bytes());
+    StdRng::from_seed(both).random()
 }
 
 /// A Kubernetes API server in this process. A handle: clones share one server, which ends with the last of them and of its services.
@@ -182,7 +196,8 @@ impl ApiServer {
             faults: Faults::default(),
             journal: options.journal,
             activity: Arc::default(),
-            random: Mutex::new(options.seed.map_or_else(rand::make_rng, StdRng::seed_from_u64)),
+            seed: options.seed,
+            random: generator(options.seed),
         };
         for served in core.catalog().iter() {
             core.store.create_table(&served.table);
@@ -234,22 +249,26 @@ impl ApiServer {
     }
 
     /// A copy of the server as it is now, that goes its own way: for tests that share a long beginning. It has no fault rules, an
-    /// empty journal, and is not durable.
+    /// empty journal that keeps as much as the origin's, and is not durable. With [`Options::seed`], forks made at one revision give
+    /// the same names and uids, others than the origin does, which goes on as if there were no fork.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
     #[must_use]
     pub fn fork(&self) -> Self {
+        let store = self.core.store.fork();
+        let seed = self.core.seed.map(|seed| derived(seed, store.revision()));
         let core = Core {
-            store: self.core.store.fork(),
+            store,
             catalog: RwLock::new(self.core.catalog()),
             clock: self.core.clock.clone(),
             admission: self.core.admission.clone(),
             authenticator: self.core.authenticator.clone(),
             faults: Faults::default(),
-            journal: Journal::default(),
+            journal: self.core.journal.emptied(),
             activity: Arc::default(),
-            random: Mutex::new(StdRng::seed_from_u64(self.core.random(RngExt::random))),
+            seed,
+            random: generator(seed),
         };
         Self::run(core, self.controllers.are_all())
     }

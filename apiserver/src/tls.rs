@@ -14,6 +14,7 @@ use rustls::{
 };
 use std::{collections::HashMap, error::Error, fmt, net::IpAddr, sync::Arc};
 
+type BoxError = Box<dyn Error + Send + Sync>;
 type Clients = Arc<RwLock<HashMap<CertificateDer<'static>, Identity>>>;
 
 /// Signs certificates, and remembers whose they are. Its key is nowhere but in memory: what it signed is worth nothing
@@ -34,7 +35,7 @@ pub struct ClientCertificate {
 
 /// What a TLS listener needs.
 #[derive(Clone)]
-pub struct Tls {
+pub(crate) struct Tls {
     /// The server's certificate and its terms.
     pub(crate) config: Arc<ServerConfig>,
     clients: Clients,
@@ -60,7 +61,11 @@ impl fmt::Debug for Tls {
 
 impl Authority {
     /// A new one.
-    pub fn generate() -> Result<Self, rcgen::Error> {
+    pub fn generate() -> Result<Self, TlsError> {
+        Self::try_generate().map_err(TlsError::new)
+    }
+
+    fn try_generate() -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named("steersman-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -78,7 +83,11 @@ impl Authority {
     ///
     /// It names them as `CN` and `O`, but rcgen writes only one `O`: who the certificate stands for is therefore
     /// remembered here, and not read from it.
-    pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate, rcgen::Error> {
+    pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate, TlsError> {
+        self.sign_client(user, groups).map_err(TlsError::new)
+    }
+
+    fn sign_client(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate, rcgen::Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(user);
         if let Some(group) = groups.first() {
@@ -93,7 +102,11 @@ impl Authority {
 
     /// What a listener needs to serve as `localhost`, `127.0.0.1`, `::1`, and the address it listens on. Clients may show
     /// a certificate; one of another authority ends the connection.
-    pub fn server(&self, listen: IpAddr) -> Result<Tls, Box<dyn Error + Send + Sync>> {
+    pub(crate) fn server(&self, listen: IpAddr) -> Result<Tls, TlsError> {
+        self.sign_server(listen).map_err(TlsError::new)
+    }
+
+    fn sign_server(&self, listen: IpAddr) -> Result<Tls, BoxError> {
         let mut names = vec!["localhost".into(), "127.0.0.1".into(), "::1".into()];
         if !listen.is_loopback() && !listen.is_unspecified() {
             names.push(listen.to_string());
@@ -127,6 +140,30 @@ impl Tls {
     }
 }
 
+/// Certificates could not be made.
+#[derive(Debug)]
+pub struct TlsError(BoxError);
+
+impl TlsError {
+    /// Not by `From`: what makes the certificates is nobody's business, and may be something else one day.
+    fn new(error: impl Into<BoxError>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot make certificates: {}", self.0)
+    }
+}
+
+/// Its text has what is behind it.
+impl Error for TlsError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
 fn named(common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
@@ -148,6 +185,13 @@ mod tests {
         };
         assert_eq!(tls.identity(&der(&authority)), Some(Identity::new("alice", "", ["dev", "ops"])));
         assert_eq!(tls.identity(&der(&Authority::generate().unwrap())), None);
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_once() {
+        let error = TlsError::new(rcgen::Error::CouldNotParseCertificate);
+        assert_eq!(error.to_string(), format!("cannot make certificates: {}", rcgen::Error::CouldNotParseCertificate));
+        assert!(error.source().is_none());
     }
 
     #[test]

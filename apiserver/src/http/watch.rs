@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep_until};
 /// Bookmarks come this often, and once more shortly before the end.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// A deadline this far away is none: no client is there for it, and the clock cannot count as far as a query can.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 /// Changes looked at at once: enough to be fast, few enough for a slow client's memory.
 const BATCH: usize = 128;
 
@@ -71,7 +73,7 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
             Err(Expired { floor }) => return Ok(failed(&Failure::expired(from, floor))),
         }
     };
-    let deadline = options.timeout.map(|timeout| now + timeout);
+    let deadline = options.timeout.filter(|timeout| *timeout < NEVER).map(|timeout| now + timeout);
     let reader = call.core.activity.reader(cursor.tail());
     let initial = scan.map(|scan| Initial {
         objects: scan.objects.into_iter(),

@@ -51,7 +51,7 @@ pub(super) fn create_segment(dir: &Path, number: u64, fsync: bool) -> io::Result
     let unfinished = dir.join(format!("{number}.log.tmp"));
     // One that a failure left, or the end of a process.
     _ = fs::remove_file(&unfinished);
-    let mut segment = OpenOptions::new().append(true).create_new(true).open(&unfinished)?;
+    let mut segment = private().append(true).create_new(true).open(&unfinished)?;
     segment.write_all(HEADER)?;
     if fsync {
         segment.sync_all()?;
@@ -72,7 +72,20 @@ pub(super) fn remove_before(dir: &Path, number: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is stored may be secret: nobody else is let in.
+pub(super) fn create_snapshot(unfinished: &Path) -> io::Result<File> {
+    private().create(true).truncate(true).open(unfinished)
+}
+
+/// What is stored may be secret: nobody else may read it, not even in a directory that was there before and lets others in.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// A directory that is made here lets nobody else in.
 pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -93,7 +106,7 @@ impl Drop for Lock {
 
 pub(super) fn lock(dir: &Path) -> Result<Lock, Error> {
     let path = dir.join("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(at(&path))?;
+    let file = private().create(true).truncate(false).open(&path).map_err(at(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(Error::Locked(dir.to_owned())),

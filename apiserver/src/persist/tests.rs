@@ -226,6 +226,20 @@ fn the_directory_is_for_its_owner_only() {
 }
 
 #[test]
+fn in_a_directory_of_everybody_the_files_are_still_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = Dir::new();
+    fs::create_dir(&dir.0).unwrap();
+    fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o755)).unwrap();
+    let (mut log, _) = dir.open().unwrap();
+    log.snapshot(1, [].into_iter());
+    await_snapshot(&dir, 2);
+    for name in dir.names().into_iter().chain(["lock".to_owned()]) {
+        assert_eq!(fs::metadata(dir.0.join(&name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
 fn two_cannot_have_one_directory() {
     let dir = Dir::new();
     let first = dir.open().unwrap();

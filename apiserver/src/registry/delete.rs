@@ -116,6 +116,8 @@ fn number(text: &str, field: &str) -> Result<i64> {
 
 /// Deletion began then, and is given so many seconds.
 fn set_deletion(object: &mut Value, began: Timestamp, grace: u64) {
+    // No longer than there are times: a later deletion has to find its way back from the end to the beginning.
+    let grace = grace.min(Timestamp::MAX.duration_since(began).unsigned_abs().as_secs());
     let end = began.saturating_add(Duration::from_secs(grace)).unwrap_or(Timestamp::MAX);
     let meta = meta_mut(object);
     meta.insert("deletionTimestamp".into(), timestamp(end).into());
@@ -181,7 +183,8 @@ impl Call<'_> {
                 && options.grace.is_some()
                 && wanted < given
             {
-                set_deletion(&mut new, end - Duration::from_secs(given), wanted);
+                let began = end.saturating_sub(Duration::from_secs(given)).unwrap_or(end);
+                set_deletion(&mut new, began, wanted);
             }
             return new;
         }

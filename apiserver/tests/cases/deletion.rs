@@ -219,6 +219,22 @@ async fn a_pod_gets_the_time_that_its_spec_says_unless_it_has_ended() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn more_time_than_there_is_can_still_be_shortened() {
+    let started = "2026-01-02T03:04:05Z".parse().ok();
+    let server = Server::with(Options { started, ..Options::default() });
+    for (name, grace) in [("long", 99_999_999_999_999), ("longest", i64::MAX)] {
+        let mut placed = pod(name);
+        placed["spec"]["nodeName"] = json!("n");
+        server.post(PODS, placed).await.expect(201);
+        let path = format!("{PODS}/{name}");
+        let marked = server.delete(&format!("{path}?gracePeriodSeconds={grace}")).await.expect(200);
+        assert_eq!(marked.json["metadata"]["deletionTimestamp"], "9999-12-30T22:00:00Z");
+        let shorter = server.delete(&format!("{path}?gracePeriodSeconds=3")).await.expect(200);
+        assert_eq!(shorter.json["metadata"]["deletionTimestamp"], "2026-01-02T03:04:08Z");
+    }
+}
+
 #[tokio::test]
 async fn grace_means_nothing_to_other_types() {
     let server = Server::start();

@@ -196,6 +196,15 @@ async fn a_watch_from_garbage_is_an_error_of_the_server() {
 }
 
 #[tokio::test]
+async fn a_watch_that_is_to_end_later_than_the_clock_can_count_does_not_end() {
+    let server = Server::start();
+    for seconds in [i64::MAX, i64::MAX / 2, 9_999_999_999] {
+        let path = format!("/api/v1/namespaces?watch=1&allowWatchBookmarks=1&timeoutSeconds={seconds}");
+        assert_eq!(server.watch(&path).await.next_name().await, added("default"));
+    }
+}
+
+#[tokio::test]
 async fn a_fresh_server_can_be_watched_from_its_beginning() {
     let server = Server::start();
     let mut watch = server.watch("/api/v1/namespaces?watch=1&resourceVersion=1").await;

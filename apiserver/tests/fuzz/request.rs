@@ -54,21 +54,30 @@ const RESOURCES: [&str; 13] = [
 const NAMES: [&str; 11] =
     ["a", "a", "b", "c", "other", "widgets.example.com", "default", "..", "%2F", "Capitals", "%ff"];
 const PARTS: [&str; 6] = ["status", "scale", "finalize", "log", "", "nope"];
-const QUERIES: [&str; 32] = [
+const QUERIES: [&str; 45] = [
     "watch=1",
     "watch=0",
     "limit=1",
     "limit=x",
+    "limit=-1",
+    "limit=9223372036854775807",
+    "limit=18446744073709551615",
     "continue=x",
     "resourceVersion=0",
     "resourceVersion=5",
     "resourceVersion=99999",
+    "resourceVersion=9223372036854775807",
+    "resourceVersion=18446744073709551615",
     "resourceVersion=x",
     "resourceVersionMatch=Exact",
     "resourceVersionMatch=NotOlderThan",
     "sendInitialEvents=true",
     "allowWatchBookmarks=true",
     "timeoutSeconds=1",
+    "timeoutSeconds=-1",
+    "timeoutSeconds=9999999999",
+    "timeoutSeconds=9223372036854775807",
+    "timeoutSeconds=18446744073709551615",
     "labelSelector=a%3Db",
     "labelSelector=a+in",
     "labelSelector=%21a",
@@ -85,6 +94,10 @@ const QUERIES: [&str; 32] = [
     "propagationPolicy=Orphan",
     "gracePeriodSeconds=0",
     "gracePeriodSeconds=-1",
+    "gracePeriodSeconds=3",
+    "gracePeriodSeconds=99999999999999",
+    "gracePeriodSeconds=9223372036854775807",
+    "gracePeriodSeconds=-9223372036854775808",
     "pretty=true",
     "%zz=%ff&&;=",
 ];
@@ -108,7 +121,7 @@ const ACCEPTS: [&str; 8] = [
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
     "text/html",
 ];
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 22] = [
     "metadata",
     "name",
     "namespace",
@@ -120,6 +133,8 @@ const KEYS: [&str; 20] = [
     "resourceVersion",
     "uid",
     "generation",
+    "deletionGracePeriodSeconds",
+    "terminationGracePeriodSeconds",
     "spec",
     "status",
     "data",
@@ -150,7 +165,7 @@ const TEXTS: [&str; 14] = [
 fn json() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
         (-2_i64..3).prop_map(Value::from),
-        select(&[i64::MIN, i64::MAX]).prop_map(Value::from),
+        select(&[i64::MIN, i64::MAX, 1 << 31, 99_999_999_999_999]).prop_map(Value::from),
         Just(json!(u64::MAX)),
         Just(json!(1.5)),
         Just(json!(1e300)),
@@ -183,6 +198,8 @@ fn samples() -> Vec<Value> {
         config_map("a"),
         widget("a"),
         widget("a"),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": "a", "generation": i64::MAX, "deletionGracePeriodSeconds": i64::MAX, "finalizers": ["example.com/f"]}}),
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "v"}}),
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}),
@@ -192,6 +209,7 @@ fn samples() -> Vec<Value> {
         json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "reason": "R", "message": "m",
             "involvedObject": {"kind": "Pod", "namespace": "default", "name": "a"}}),
         json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 2}}),
+        json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": i64::MAX}),
         json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": "x"}}),
         widgets(),
     ]

@@ -76,6 +76,35 @@ async fn a_large_server_forks_too() {
     origin.get(&format!("{CONFIG_MAPS}/m7")).await.expect(200);
 }
 
+#[tokio::test]
+async fn a_forks_journal_keeps_as_much_as_that_of_its_origin() {
+    let origin = Server::with(Options { journal: Journal::new(1).with_bodies(3), ..Options::default() });
+    origin.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    let fork = Server::of(origin.server.fork());
+    assert!(fork.server.journal().entries().is_empty());
+    for name in ["b", "c"] {
+        fork.post(CONFIG_MAPS, config_map(name)).await.expect(201);
+    }
+    let entries = fork.server.journal().entries();
+    assert_eq!((entries.len(), entries[0].body.as_deref().map(<[u8]>::len)), (1, Some(3)));
+    assert_eq!(origin.server.journal().entries()[0].id, 1);
+}
+
+#[tokio::test]
+async fn with_a_seed_forks_of_one_state_are_the_same_and_their_origin_goes_on_as_without() {
+    let server = || Server::with(Options { seed: Some(7), ..Options::default() });
+    let (origin, alone) = (server(), server());
+    let forks = [(); 2].map(|()| Server::of(origin.server.fork()));
+    let later = Server::of(forks[0].server.fork());
+    let mut uids = Vec::new();
+    for server in [&origin, &alone, &forks[0], &forks[1], &later] {
+        let made = server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+        uids.push(made.json["metadata"]["uid"].as_str().unwrap().to_owned());
+    }
+    assert_eq!((&uids[0], &uids[2]), (&uids[1], &uids[3]));
+    assert!(uids[0] != uids[2] && uids[2] != uids[4] && uids[0] != uids[4], "{uids:?}");
+}
+
 /// Everything that a few requests are answered with.
 async fn transcript(server: &Server) -> Vec<String> {
     server.install(widgets()).await;
