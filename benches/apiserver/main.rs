@@ -24,7 +24,7 @@ const IMPLEMENTATION: &str = "steersman-apiserver";
 const ALL: &[Workload] = &[
     Workload { names: &["ready"], run: requests::ready },
     Workload { names: &["create-100k", "get-100k", "update-100k", "list-500-of-100k"], run: requests::requests },
-    Workload { names: &["watch-100-event", "watch-1-event"], run: watches::watches },
+    Workload { names: &["watch-100-event", "watch-1-event", "watch-100-latency"], run: watches::watches },
     Workload { names: &["memory-100k"], run: memory::memory },
 ];
 

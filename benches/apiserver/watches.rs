@@ -2,54 +2,108 @@
 
 use crate::{
     Rows,
-    fixture::{PATH, ask, runtime, send, server, widget},
+    fixture::{PATH, ask, fill, runtime, send, server},
 };
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use std::time::Instant;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 use steersman_apiserver::{Body, Service};
+use tokio::sync::mpsc;
 
-/// Time per event and watcher, from the first write until the last watcher has read the last event; the writes' own time, measured
-/// without watchers in the same run, is taken off.
+/// Of how many events the latency is the median.
+const TIMED: usize = 200;
+
+/// With 100,000 objects stored: what an event costs each watcher, and how long after a write the last one has it.
 pub(crate) fn watches(quick: bool) -> Rows {
-    let events = if quick { 2_000 } else { 20_000 };
+    let (count, events) = if quick { (10_000, 500) } else { (100_000, 2_000) };
     runtime().block_on(async {
-        let alone = run(0, events).await;
-        let one = (run(1, events).await - alone).max(0.0);
-        let hundred = (run(100, events).await - alone).max(0.0) / 100.0;
-        vec![("watch-100-event", "us", hundred), ("watch-1-event", "us", one)]
+        let (_server, mut service) = server(10_000).await;
+        fill(&mut service, count, 1_000).await;
+        let mut table = Table { service, count, written: 0 };
+        let hundred = table.backlog(100, events).await / 100.0;
+        let one = table.backlog(1, events).await;
+        let latency = table.latency(100).await;
+        vec![("watch-100-event", "us", hundred), ("watch-1-event", "us", one), ("watch-100-latency", "us", latency)]
     })
 }
 
-/// Microseconds per event.
-async fn run(watchers: usize, events: usize) -> f64 {
-    let (_server, mut service) = server(events + 10).await;
-    let mut tasks = Vec::new();
-    for _ in 0..watchers {
-        let watch = send(&mut service, "GET", &format!("{PATH}?watch=1"), Bytes::new()).await.into_body();
-        tasks.push(tokio::spawn(read(watch, events)));
-    }
-    let bodies: Vec<Bytes> = (0..events).map(|n| widget(&format!("widget-{n:06}"), 1_000).to_string().into()).collect();
-    let start = Instant::now();
-    write(&mut service, bodies).await;
-    for task in tasks {
-        task.await.expect("a watcher reads on");
-    }
-    start.elapsed().as_secs_f64() * 1e6 / events as f64
+struct Table {
+    service: Service,
+    count: usize,
+    written: usize,
 }
 
-async fn write(service: &mut Service, bodies: Vec<Bytes>) {
-    for body in bodies {
-        ask(service, "POST", PATH, body).await;
-        // A writer is not alone on its thread, as in a program.
-        tokio::task::yield_now().await;
+impl Table {
+    /// Microseconds per event that watchers, all at once, take to read what was written before they began to read.
+    async fn backlog(&mut self, watchers: usize, events: usize) -> f64 {
+        let open = self.watch(watchers).await;
+        for _ in 0..events {
+            self.write().await;
+        }
+        let start = Instant::now();
+        let tasks: Vec<_> = open.into_iter().map(|watch| tokio::spawn(read(watch, events, || ()))).collect();
+        for task in tasks {
+            task.await.expect("a watcher reads on");
+        }
+        micros(start.elapsed()) / events as f64
+    }
+
+    /// Microseconds from a write's answer until the last watcher has the event: the median.
+    async fn latency(&mut self, watchers: usize) -> f64 {
+        let (told, mut seen) = mpsc::unbounded_channel();
+        for watch in self.watch(watchers).await {
+            let told = told.clone();
+            tokio::spawn(read(watch, TIMED, move || told.send(Instant::now()).expect("it is waited for")));
+        }
+        let mut times = Vec::with_capacity(TIMED);
+        for _ in 0..TIMED {
+            self.write().await;
+            let answered = Instant::now();
+            let mut last = answered;
+            for _ in 0..watchers {
+                last = last.max(seen.recv().await.expect("a watcher reads on"));
+            }
+            times.push(last - answered);
+        }
+        times.sort_unstable();
+        micros(times[TIMED / 2])
+    }
+
+    /// Watchers from now on.
+    async fn watch(&mut self, watchers: usize) -> Vec<Body> {
+        let list = ask(&mut self.service, "GET", &format!("{PATH}?limit=1"), Bytes::new()).await;
+        let list: Value = serde_json::from_slice(&list).expect("a list");
+        let revision = list["metadata"]["resourceVersion"].as_str().expect("a revision");
+        let path = format!("{PATH}?watch=1&resourceVersion={revision}");
+        let mut open = Vec::with_capacity(watchers);
+        for _ in 0..watchers {
+            open.push(send(&mut self.service, "GET", &path, Bytes::new()).await.into_body());
+        }
+        open
+    }
+
+    /// Change an object that was not changed before, as the same change again would be no event.
+    async fn write(&mut self) {
+        let name = self.written * 7919 % self.count;
+        self.written += 1;
+        let patch = json!({"spec": {"replicas": 2}}).to_string().into();
+        ask(&mut self.service, "PATCH", &format!("{PATH}/widget-{name:06}"), patch).await;
     }
 }
 
-async fn read(mut watch: Body, events: usize) {
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// Reads so many events and no more, as the server may be gone after them.
+async fn read(mut watch: Body, events: usize, mut each: impl FnMut()) {
     let mut seen = 0;
     while seen < events {
         let frame = watch.frame().await.expect("more events").expect("a frame");
-        seen += memchr::memchr_iter(b'\n', frame.data_ref().expect("data")).count();
+        for _ in memchr::memchr_iter(b'\n', frame.data_ref().expect("data")) {
+            seen += 1;
+            each();
+        }
     }
 }

@@ -76,6 +76,8 @@ const APISERVER_GROUP: Group = Group {
         workload("list-500-of-100k", 1, &[]),
         workload("watch-100-event", 5, &[Target::AtMost(10.0)]),
         workload("watch-1-event", 1, &[]),
+        // Ten for each of the hundred watchers.
+        workload("watch-100-latency", 1, &[Target::AtMost(1000.0)]),
         workload("memory-100k", 5, &[Target::AtMost(150.0)]),
     ],
     checks: &[],
