@@ -37,6 +37,8 @@ struct Raw {
     format: String,
     #[serde(default)]
     properties: BTreeMap<String, Raw>,
+    #[serde(default)]
+    required: Vec<Box<str>>,
     additional_properties: Option<Box<Raw>>,
     items: Option<Box<Raw>>,
     #[serde(rename = "x-kubernetes-list-type", default)]
@@ -134,6 +136,7 @@ impl Builder<'_> {
                 "byte" => Some(Format::Byte),
                 _ => None,
             },
+            written_empty: raw.required.clone(),
             ..Node::default()
         }
     }
@@ -144,6 +147,20 @@ fn special(name: &str, mut node: Node) -> Node {
     let (package, short) = name.rsplit_once('.').unwrap_or(("", name));
     let version = package.rsplit_once('.').map_or(package, |(_, last)| last);
     node.go = Some(format!("{version}.{short}").into());
+    // Lists that are optional, yet without `omitempty`.
+    let written: &[&str] = match short {
+        "ClusterRole" | "Role" => &["rules"],
+        "ContainerImage" => &["names"],
+        "CSINodeDriver" => &["topologyKeys"],
+        "CustomResourceDefinitionStatus" => &["conditions", "storedVersions"],
+        "EndpointSlice" => &["endpoints", "ports"],
+        "HorizontalPodAutoscalerStatus" => &["currentMetrics"],
+        "ProjectedVolumeSource" => &["sources"],
+        "TokenRequestSpec" => &["audiences"],
+        "WorkloadSpec" => &["podGroupTemplates"],
+        _ => &[],
+    };
+    node.written_empty.extend(written.iter().map(|&field| field.into()));
     match (package, short) {
         (META, "Time") => node.format = Some(Format::Time),
         (META, "MicroTime") => node.format = Some(Format::MicroTime),

@@ -56,6 +56,7 @@ impl Compiler {
             format: schema["format"].as_str().and_then(|name| format(kind, name)),
             rules: schema.as_object().and_then(|schema| self.rules(schema)),
             go: None,
+            written_empty: Vec::new(),
         };
         self.nodes.push(node);
         // A definition is at most a few MB, so its nodes are far fewer than 2^32.

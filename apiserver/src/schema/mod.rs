@@ -63,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) rules: Option<Box<Rules>>,
     /// The Go type, for built-ins: `v1.PodSpec`.
     pub(crate) go: Option<Box<str>>,
+    /// The fields that Go writes even if they are empty, for built-ins.
+    written_empty: Vec<Box<str>>,
 }
 
 /// The types that a value may have.

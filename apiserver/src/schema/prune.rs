@@ -1,11 +1,12 @@
-//! Dropping the fields that a schema does not know.
+//! Dropping the fields that a schema does not know, and those that Go would not write.
 
-use super::{Additional, Id, Node, Schema, is_meta, path::Path};
+use super::{Additional, Id, Kind, Node, Schema, is_meta, path::Path};
 use serde_json::Value;
 
 impl Schema {
     /// Drops unknown fields and tells which they were, sorted. apiVersion, kind and metadata of the object itself and
-    /// of embedded ones stay as they are.
+    /// of embedded ones stay as they are. From built-ins empty lists and maps go too, as they do on their way through
+    /// Go: leaving them in or out is no change.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut walk = Walk { schema: self, unknown: Vec::new() };
         walk.known(self.root(), object, &Path::ROOT);
@@ -18,6 +19,19 @@ impl Schema {
         let mut walk = Walk { schema: self, unknown: Vec::new() };
         walk.known(self.node(id), value, &Path::ROOT.field(""));
         !walk.unknown.is_empty()
+    }
+}
+
+impl Node {
+    /// Whether Go's `omitempty` leaves the value out: a list or map, but never a struct.
+    fn omits(&self, value: &Value) -> bool {
+        match value {
+            Value::Array(list) => self.kind == Kind::Array && list.is_empty(),
+            Value::Object(map) => {
+                matches!(self.additional, Additional::Each(_)) && self.fields.is_empty() && map.is_empty()
+            }
+            _ => false,
+        }
     }
 }
 
@@ -36,9 +50,13 @@ impl Walk<'_> {
                         return true;
                     }
                     match (node.named(key), node.additional) {
-                        (Some(id), _) | (None, Additional::Each(id)) => {
-                            self.known(self.schema.node(id), value, &path.field(key));
+                        (Some(id), _) => {
+                            let field = self.schema.node(id);
+                            self.known(field, value, &path.field(key));
+                            let written = || node.written_empty.iter().any(|name| **name == **key);
+                            return !(self.schema.builtin && field.omits(value)) || written();
                         }
+                        (None, Additional::Each(id)) => self.known(self.schema.node(id), value, &path.field(key)),
                         (None, Additional::Open | Additional::Refused) => self.unknown(value, &path.field(key)),
                         (None, Additional::None) if node.preserve => {}
                         (None, Additional::None) => {
@@ -164,6 +182,64 @@ mod tests {
             pruned(&schema, json!({"open": {"x": 1, "y": {"z": 1}}, "typed": {"k": {"a": "", "b": ""}}}));
         assert_eq!(object, json!({"open": {"x": 1, "y": {}}, "typed": {"k": {"a": ""}}}));
         assert_eq!(unknown, ["open.y.z", "typed.k.b"]);
+    }
+
+    fn written(definition: &'static str, mut object: Value) -> Value {
+        assert!(Schema::builtin(definition).prune(&mut object).is_empty());
+        object
+    }
+
+    #[test]
+    fn empty_lists_and_maps_of_built_ins_go_and_empty_structs_stay() {
+        let config = json!({"metadata": {"labels": {}}, "data": {"k": ""}, "binaryData": {}});
+        assert_eq!(
+            written("io.k8s.api.core.v1.ConfigMap", config),
+            json!({"metadata": {"labels": {}}, "data": {"k": ""}})
+        );
+        let spec = json!({
+            "selector": {"matchLabels": {}, "matchExpressions": []},
+            "template": {"metadata": {"labels": {}}, "spec": {
+                "containers": [], "tolerations": [],
+                "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {"sources": []}}],
+            }},
+        });
+        assert_eq!(
+            written("io.k8s.api.apps.v1.Deployment", json!({"spec": spec}))["spec"],
+            json!({"selector": {}, "template": {"metadata": {}, "spec": {
+                "containers": [], "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {"sources": []}}],
+            }}})
+        );
+        let policy = json!({"spec": {"podSelector": {}, "ingress": [{}], "egress": []}});
+        assert_eq!(
+            written("io.k8s.api.networking.v1.NetworkPolicy", policy),
+            json!({"spec": {"podSelector": {}, "ingress": [{}]}})
+        );
+    }
+
+    #[test]
+    fn what_go_writes_even_if_it_is_empty_stays() {
+        for (definition, object) in [
+            ("io.k8s.api.rbac.v1.Role", json!({"rules": []})),
+            ("io.k8s.api.rbac.v1.ClusterRole", json!({"rules": [{"verbs": []}]})),
+            ("io.k8s.api.discovery.v1.EndpointSlice", json!({"endpoints": [], "ports": []})),
+            ("io.k8s.api.authentication.v1.UserInfo", json!({"extra": {"k": []}})),
+            (
+                "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
+                json!({"default": {}, "enum": [[]], "items": {}, "properties": {"a": {}}}),
+            ),
+        ] {
+            assert_eq!(written(definition, object.clone()), object);
+        }
+    }
+
+    #[test]
+    fn custom_resources_keep_what_is_empty() {
+        let schema = json!({"type": "object", "properties": {
+            "list": {"type": "array", "items": {"type": "string"}},
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        }});
+        let object = json!({"list": [], "map": {}});
+        assert_eq!(pruned(&schema, object.clone()), (object, vec![]));
     }
 
     #[test]

@@ -146,6 +146,26 @@ async fn a_null_in_a_map_is_empty() {
 }
 
 #[tokio::test]
+async fn leaving_an_empty_list_or_map_in_is_no_change() {
+    let server = Server::start();
+    server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    server.post(deployments, deployment("a")).await.expect(201);
+    for (path, patch) in [
+        (CONFIG_MAPS, json!({"binaryData": {}})),
+        (deployments, json!({"spec": {"template": {"spec": {"volumes": [], "nodeSelector": {}}}}})),
+    ] {
+        let path = &format!("{path}/a");
+        let before = server.get(path).await.expect(200);
+        assert_eq!(server.merge(path, patch).await.expect(200).json, before.json);
+    }
+
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let role = server.post(roles, json!({"metadata": {"name": "a"}, "rules": []})).await.expect(201);
+    assert_eq!(role.json["rules"], json!([]));
+}
+
+#[tokio::test]
 async fn what_may_not_change_does_not() {
     let server = Server::start();
     let frozen = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "v"}});
