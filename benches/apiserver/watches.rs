@@ -42,17 +42,11 @@ impl Table {
             self.write().await;
         }
         let start = Instant::now();
-<<<<<<< HEAD
-        let tasks: Vec<_> = open.into_iter().map(|watch| tokio::spawn(read(watch, events))).collect();
-=======
         let tasks: Vec<_> = open.into_iter().map(|watch| tokio::spawn(read(watch, events, || ()))).collect();
->>>>>>> fix-c
         for task in tasks {
             task.await.expect("a watcher reads on");
         }
         micros(start.elapsed()) / events as f64
-<<<<<<< HEAD
-=======
     }
 
     /// Microseconds from a write's answer until the last watcher has the event: the median.
@@ -95,53 +89,7 @@ impl Table {
         self.written += 1;
         let patch = json!({"spec": {"replicas": 2}}).to_string().into();
         ask(&mut self.service, "PATCH", &format!("{PATH}/widget-{name:06}"), patch).await;
->>>>>>> fix-c
     }
-
-    /// Microseconds from a write's answer until the last watcher has the event: the median.
-    async fn latency(&mut self, watchers: usize) -> f64 {
-        let (told, mut seen) = mpsc::unbounded_channel();
-        for watch in self.watch(watchers).await {
-            tokio::spawn(tell(watch, told.clone()));
-        }
-        let mut times = Vec::with_capacity(TIMED);
-        for _ in 0..TIMED {
-            self.write().await;
-            let answered = Instant::now();
-            let mut last = answered;
-            for _ in 0..watchers {
-                last = last.max(seen.recv().await.expect("a watcher reads on"));
-            }
-            times.push(last - answered);
-        }
-        times.sort_unstable();
-        micros(times[TIMED / 2])
-    }
-
-    /// Watchers from now on.
-    async fn watch(&mut self, watchers: usize) -> Vec<Body> {
-        let list = ask(&mut self.service, "GET", &format!("{PATH}?limit=1"), Bytes::new()).await;
-        let list: Value = serde_json::from_slice(&list).expect("a list");
-        let revision = list["metadata"]["resourceVersion"].as_str().expect("a revision");
-        let path = format!("{PATH}?watch=1&resourceVersion={revision}");
-        let mut open = Vec::with_capacity(watchers);
-        for _ in 0..watchers {
-            open.push(send(&mut self.service, "GET", &path, Bytes::new()).await.into_body());
-        }
-        open
-    }
-
-    /// Change an object that was not changed before, as the same change again would be no event.
-    async fn write(&mut self) {
-        let name = self.written * 7919 % self.count;
-        self.written += 1;
-        let patch = json!({"spec": {"replicas": 2}}).to_string().into();
-        ask(&mut self.service, "PATCH", &format!("{PATH}/widget-{name:06}"), patch).await;
-    }
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }
 
 fn micros(time: Duration) -> f64 {
@@ -152,31 +100,10 @@ fn micros(time: Duration) -> f64 {
 async fn read(mut watch: Body, events: usize, mut each: impl FnMut()) {
     let mut seen = 0;
     while seen < events {
-<<<<<<< HEAD
-        seen += next(&mut watch).await;
-=======
         let frame = watch.frame().await.expect("more events").expect("a frame");
         for _ in memchr::memchr_iter(b'\n', frame.data_ref().expect("data")) {
             seen += 1;
             each();
         }
->>>>>>> fix-c
     }
-}
-
-/// Tells when each event came, until nobody listens.
-async fn tell(mut watch: Body, told: mpsc::UnboundedSender<Instant>) {
-    loop {
-        for _ in 0..next(&mut watch).await {
-            if told.send(Instant::now()).is_err() {
-                return;
-            }
-        }
-    }
-}
-
-/// How many events the next frame has.
-async fn next(watch: &mut Body) -> usize {
-    let frame = watch.frame().await.expect("more events").expect("a frame");
-    memchr::memchr_iter(b'\n', frame.data_ref().expect("data")).count()
 }
