@@ -54,8 +54,9 @@ const RESOURCES: [&str; 13] = [
 const NAMES: [&str; 11] =
     ["a", "a", "b", "c", "other", "widgets.example.com", "default", "..", "%2F", "Capitals", "%ff"];
 const PARTS: [&str; 6] = ["status", "scale", "finalize", "log", "", "nope"];
-const QUERIES: [&str; 45] = [
+const QUERIES: [&str; 46] = [
     "watch=1",
+    "watch=1&timeoutSeconds=9223372036854775807",
     "watch=0",
     "limit=1",
     "limit=x",
