@@ -45,13 +45,21 @@ impl Table {
             return Ok(Scan { revision: at, objects: Vec::new(), remaining: 0 });
         }
         let bounds = (Bound::Included(start), end);
-        let present = self.objects.range::<str, _>(bounds).map(|(key, object)| (key.as_str(), object));
-        let past = past.range::<str, _>(bounds).map(|(key, object)| (*key, *object));
-        let mut objects = merged(present, past);
         let limit = range.limit.unwrap_or(usize::MAX);
-        let found = objects.by_ref().take(limit).cloned().collect();
-        Ok(Scan { revision: at, objects: found, remaining: objects.count() })
+        let present = self.objects.range::<str, _>(bounds);
+        let (objects, remaining) = if past.is_empty() {
+            take(present.map(|(_, object)| object), limit)
+        } else {
+            let past = past.range::<str, _>(bounds).map(|(key, object)| (*key, *object));
+            take(merged(present.map(|(key, object)| (key.as_str(), object)), past), limit)
+        };
+        Ok(Scan { revision: at, objects, remaining })
     }
+}
+
+/// The first `limit` objects, and how many more there are: those are counted without being looked at.
+fn take<'a>(mut objects: impl Iterator<Item = &'a Arc<Object>>, limit: usize) -> (Vec<Arc<Object>>, usize) {
+    (objects.by_ref().take(limit).cloned().collect(), objects.count())
 }
 
 /// What is present, but where the past is known, what was: both in the order of their keys. Keys are looked at only as long as there is
