@@ -5,7 +5,7 @@
 //! deleted in the foreground, keeps its finalizer until those that block it are gone; one that lets them live, until
 //! their references to it are gone.
 
-use super::{Seen, call};
+use super::{Seen, call, definitions};
 use crate::{
     object::{Head, Key, Object},
     patch::Patch,
@@ -33,6 +33,8 @@ pub(super) struct Garbage {
     owners: HashMap<Place, Vec<(String, bool)>>,
     /// The uids of owners that are known to be gone, for as long as somebody refers to them: their kind may be gone too.
     gone: HashSet<String>,
+    /// Those with an owner of a kind that is not served: nothing is done about them until it is.
+    unknown: BTreeSet<Place>,
     /// Objects to look at.
     due: BTreeSet<Place>,
 }
@@ -44,11 +46,16 @@ enum Owner {
     Absent,
     /// It waits for this dependent to go.
     Waiting,
+    /// Nobody can tell.
+    Unknown,
 }
 
 impl Garbage {
     pub(super) fn see(&mut self, core: &Core, seen: Seen<'_>) {
         let Some(object) = seen.object() else { return };
+        if seen.table == definitions::TABLE {
+            self.due.append(&mut self.unknown);
+        }
         let place = (Arc::from(seen.table), object.key.clone());
         let owners_before = self.owners.get(&place).cloned();
         self.index(&place, seen.after);
@@ -96,7 +103,7 @@ impl Garbage {
         }
         let namespace = object.key.namespace();
         let object = Value::Object(object.decode(&Head::bare()));
-        let owners = references(&object).filter_map(|reference| place_of(core, reference, namespace).ok().flatten());
+        let owners = references(&object).filter_map(|reference| place_of(core, reference, namespace));
         self.due.extend(owners);
     }
 
@@ -135,13 +142,16 @@ impl Garbage {
         let owners: Vec<(&Value, Owner)> =
             references(&decoded).map(|reference| (reference, self.owner(core, reference, key.namespace()))).collect();
         let count = |kind| owners.iter().filter(|(_, owner)| *owner == kind).count();
-        if owners.is_empty() || count(Owner::Present) == owners.len() {
+        if count(Owner::Unknown) > 0 {
+            self.unknown.insert(place.clone());
+        }
+        let kept = owners.iter().filter(|(_, owner)| matches!(owner, Owner::Present | Owner::Unknown));
+        let kept: Vec<_> = kept.map(|(reference, _)| *reference).collect();
+        if kept.len() == owners.len() {
             return Ok(());
         }
-        if count(Owner::Present) > 0 {
-            let kept =
-                owners.iter().filter(|(_, owner)| *owner == Owner::Present).map(|(reference, _)| (*reference).clone());
-            return patch(core, place, &decoded, json!({"ownerReferences": kept.collect::<Vec<_>>()}));
+        if !kept.is_empty() {
+            return patch(core, place, &decoded, json!({"ownerReferences": kept}));
         }
         let own_dependents = self.dependents.get(meta_text(&decoded, "uid"));
         if count(Owner::Waiting) > 0 && own_dependents.is_some_and(|all| all.iter().any(|place| waits(core, place))) {
@@ -196,8 +206,7 @@ impl Garbage {
         if self.gone.contains(text(reference, "uid")) {
             return Owner::Absent;
         }
-        let Ok(place) = place_of(core, reference, namespace) else { return Owner::Present };
-        let Some((table, key)) = place else { return Owner::Absent };
+        let Some((table, key)) = place_of(core, reference, namespace) else { return Owner::Unknown };
         let Some(object) = core.store.get(&table, key.as_str()) else { return Owner::Absent };
         let object = Value::Object(object.decode(&Head::bare()));
         if meta_text(&object, "uid") != text(reference, "uid") {
@@ -240,19 +249,19 @@ fn patch(core: &Core, (table, key): &Place, object: &Value, meta: Value) -> Resu
     call(core, served, key.namespace(), Part::Whole, |call| call.update(key.name(), &patch)).map(drop)
 }
 
-/// Where a reference leads; an error if that cannot be told, because its kind is not served or lives in namespaces and the dependent
-/// does not: then nothing is done about it.
-fn place_of(core: &Core, reference: &Value, namespace: &str) -> Result<Option<Place>, ()> {
+/// Where a reference leads; `None` if that cannot be told, because its kind is not served or lives in namespaces and the dependent
+/// does not.
+fn place_of(core: &Core, reference: &Value, namespace: &str) -> Option<Place> {
     let api_version = text(reference, "apiVersion");
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let catalog = core.catalog();
-    let served = catalog.find_kind(group, text(reference, "kind")).ok_or(())?;
+    let served = catalog.find_kind(group, text(reference, "kind"))?;
     let namespace = match (served.resource.namespaced, namespace) {
-        (true, "") => return Err(()),
+        (true, "") => return None,
         (true, namespace) => namespace,
         (false, _) => "",
     };
-    Ok(Some((served.table.clone(), Key::new(namespace, text(reference, "name")))))
+    Some((served.table.clone(), Key::new(namespace, text(reference, "name"))))
 }
 
 /// The uids of an object's owners, and whether it blocks their deletion.

@@ -224,3 +224,17 @@ async fn objects_that_own_each_other_go_in_the_foreground_too() {
     server.server.wait_idle().await;
     assert_eq!(server.get(CONFIG_MAPS).await.expect(200).names(), [""; 0]);
 }
+
+#[tokio::test]
+async fn an_owner_of_a_kind_that_comes_later_is_looked_for_then() {
+    let server = Server::start();
+    let mut owned = config_map("a");
+    owned["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "nobody-has-it"}]);
+    server.post(CONFIG_MAPS, owned).await.expect(201);
+    server.server.wait_idle().await;
+    server.get(&format!("{CONFIG_MAPS}/a")).await.expect(200);
+    server.install(widgets()).await;
+    server.server.wait_idle().await;
+    server.get(&format!("{CONFIG_MAPS}/a")).await.expect(404);
+}
