@@ -75,6 +75,22 @@ impl Activity {
         }
     }
 
+    /// Wait until `done` says what came of it. It is told how far those who read all tables have read, `None` if there are none any more,
+    /// and asked again whenever somebody has read on.
+    pub(crate) async fn until<T>(&self, mut done: impl FnMut(Option<u64>) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            let readers: Vec<_> = self.readers.lock().iter().filter_map(Weak::upgrade).collect();
+            let all = readers.iter().filter(|reader| reader.table.is_none());
+            if let Some(result) = done(all.map(|reader| reader.seen.load(Ordering::SeqCst)).min()) {
+                return result;
+            }
+            changed.await;
+        }
+    }
+
     fn is_idle(&self, store: &Store) -> bool {
         let begun = self.begun.load(Ordering::SeqCst);
         if self.busy.load(Ordering::SeqCst) > 0 {

@@ -14,6 +14,11 @@ use std::{
     sync::Arc,
 };
 
+/// The table of namespaces, which other objects live in.
+pub(crate) const NAMESPACES: &str = "namespaces";
+/// The table of definitions, which other resources come from.
+pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
 /// A resource in one version, and how its objects are stored and shown.
 #[derive(Debug)]
 pub(crate) struct Served {

@@ -4,7 +4,7 @@ use crate::{
     activity::Activity,
     admission::Admission,
     auth::{Authenticator, Identity},
-    catalog::Catalog,
+    catalog::{Catalog, NAMESPACES},
     clock::Clock,
     controllers::{self, Controllers},
     cut::Closed,
@@ -15,7 +15,7 @@ use crate::{
     persist,
     serve::{ListenError, Running},
     status::Failure,
-    store::Store,
+    store::{Refused, Store},
     tls::Authority,
 };
 use http::{Request, Response};
@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// The namespaces that every cluster has.
-    fn create_first_namespaces(&self) {
+    fn create_first_namespaces(&self) -> Result<(), StartError> {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({
                 "metadata": {
@@ -127,9 +127,12 @@ impl Core {
                 "status": {"phase": "Active"},
             });
             let content = namespace.as_object().map(Content::encode);
-            // It may be there already, from a run before.
-            _ = self.store.write("namespaces", &Key::new("", name), None, content);
+            // Otherwise it may be there already, from a run before.
+            if let Err(Refused::Log(error)) = self.store.write(NAMESPACES, &Key::new("", name), None, content) {
+                return Err(StartError::Data(error.into()));
+            }
         }
+        Ok(())
     }
 }
 
@@ -202,7 +205,7 @@ impl ApiServer {
         for served in core.catalog().iter() {
             core.store.create_table(&served.table);
         }
-        core.create_first_namespaces();
+        core.create_first_namespaces()?;
         Ok(Self { note, ..Self::run(core, options.controllers) })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Seen, call, delete_all};
 use crate::{
-    catalog::{Served, table_name},
+    catalog::{DEFINITIONS, Served, table_name},
     crd::{self, Definition},
     decode::Body,
     object::{Content, Object},
@@ -10,7 +10,7 @@ use crate::{
     registry::{Answer, CLEANUP, Input, Part, is_deleting, meta_mut, meta_text},
     server::Core,
     status::{Failure, Result},
-    store::{Next, Range},
+    store::Range,
 };
 use serde_json::{Value, json};
 use std::{
@@ -19,7 +19,6 @@ use std::{
 };
 
 const GROUP: &str = "apiextensions.k8s.io";
-pub(super) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// What is left to do with the objects of a definition that is being deleted.
 const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -38,7 +37,7 @@ pub(super) struct Definitions {
 impl Definitions {
     pub(super) fn see(&mut self, seen: Seen<'_>) {
         let Some(object) = seen.object() else { return };
-        if seen.table == TABLE {
+        if seen.table == DEFINITIONS {
             self.due.insert(object.key.name().into());
         } else if seen.after.is_none()
             && let Some(name) = self.terminating.get(seen.table)
@@ -50,8 +49,8 @@ impl Definitions {
     /// A definition may have gone unseen: what is served without one is to be removed.
     pub(super) fn look_at_everything(&mut self, core: &Core) {
         let catalog = core.catalog();
-        let custom = catalog.iter().filter(|served| served.strategy().custom);
-        self.due.extend(custom.map(|served| served.table.to_string()));
+        let custom = catalog.all_stored().filter(|stored| stored.strategy().custom);
+        self.due.extend(custom.map(|stored| stored.table.to_string()));
     }
 
     /// Look at what is due; what failed is due again.
@@ -71,10 +70,10 @@ impl Definitions {
 
     fn sync(&mut self, core: &Core, name: &str) -> Result<()> {
         let catalog = core.catalog();
-        let Some(definitions) = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+        let Some(definitions) = catalog.stored(DEFINITIONS) else {
             return Ok(());
         };
-        let Some(object) = core.store.get(TABLE, name) else {
+        let Some(object) = core.store.get(DEFINITIONS, name) else {
             return self.remove(core, name);
         };
         let object = definitions.decode(&object);
@@ -209,7 +208,7 @@ fn conflict(core: &Core, object: &Value) -> Option<String> {
     let short = names["shortNames"].as_array().into_iter().flatten();
     let wanted: Vec<&str> = wanted.into_iter().chain(short).filter_map(Value::as_str).collect();
     let catalog = core.catalog();
-    let others = catalog.iter().map(|served| &served.resource);
+    let others = catalog.all_stored().map(|stored| &stored.resource);
     let others = others.filter(|other| &*other.group == group && names["plural"] != *other.plural);
     others
         .flat_map(|other| {
@@ -252,8 +251,8 @@ fn register(core: &Core, definition: &Definition, terminating: bool) {
 /// Serve what is established already, at the start of a server that has a past.
 pub(crate) fn register_all(core: &Core) {
     let catalog = core.catalog();
-    let Some(definitions) = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions") else { return };
-    let Ok(scan) = core.store.scan(TABLE, Range::default(), None) else { return };
+    let Some(definitions) = catalog.stored(DEFINITIONS) else { return };
+    let Ok(scan) = core.store.scan(DEFINITIONS, Range::default(), None) else { return };
     for object in &scan.objects {
         let object = definitions.decode(object);
         if crd::status::is_established(&object)
@@ -264,41 +263,31 @@ pub(crate) fn register_all(core: &Core) {
     }
 }
 
-/// Create or replace a definition, and wait until its resource is served.
+/// Create or replace a definition, and wait until its resource is served so.
 pub(crate) async fn install(core: &Core, definition: Value) -> Result<()> {
-    let catalog = core.catalog();
-    let Some(definitions) = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
-        return Err(Failure::no_resource());
-    };
     let name = meta_text(&definition, "name").to_owned();
-    let (_, mut changes) = core.store.scan_and_watch(TABLE, Range::default()).ok_or_else(Failure::no_resource)?;
+    let failed = |cause: &str| Failure::conflict(GROUP, "customresourcedefinitions", &name, cause);
+    let catalog = core.catalog();
+    let definitions = catalog.stored(DEFINITIONS).ok_or_else(Failure::no_resource)?;
     call(core, definitions, "", Part::Whole, |call| {
         let mut definition = call.accept(Body { value: definition, duplicates: Vec::new() })?;
-        if core.store.get(TABLE, &name).is_none() {
-            return call.create(definition).map(drop);
-        }
-        if let Some(existing) = core.store.get(TABLE, &name) {
-            meta_mut(&mut definition).insert("resourceVersion".into(), existing.revision.to_string().into());
-        }
+        let Some(existing) = core.store.get(DEFINITIONS, &name) else { return call.create(definition).map(drop) };
+        meta_mut(&mut definition).insert("resourceVersion".into(), existing.revision.to_string().into());
         call.update(&name, &Input::Replace(definition)).map(drop)
     })?;
-    loop {
-        let Some(object) = core.store.get(TABLE, &name) else {
-            return Err(Failure::not_found(GROUP, "customresourcedefinitions", &name));
-        };
-        let object = definitions.decode(&object);
-        if crd::status::is_established(&object) {
-            return Ok(());
-        }
-        if let Some(taken) = conflict(core, &object) {
-            return Err(Failure::conflict(
-                GROUP,
-                "customresourcedefinitions",
-                &name,
-                format!("the name \"{taken}\" is taken"),
-            ));
-        }
-        changes.grown().await;
-        while changes.try_next(usize::MAX).is_some_and(|next| matches!(next, Next::Changes(_))) {}
-    }
+    let written = core.store.revision();
+    core.activity
+        .until(|seen| {
+            let Some(seen) = seen else { return Some(Err(failed("the controllers have ended"))) };
+            if seen < written {
+                return None;
+            }
+            let Some(object) = core.store.get(DEFINITIONS, &name) else { return Some(Err(failed("it was deleted"))) };
+            let object = definitions.decode(&object);
+            if let Some(taken) = conflict(core, &object) {
+                return Some(Err(failed(&format!("the name \"{taken}\" is taken"))));
+            }
+            crd::status::is_established(&object).then_some(Ok(()))
+        })
+        .await
 }

@@ -5,11 +5,12 @@
 //! deleted in the foreground, keeps its finalizer until those that block it are gone; one that lets them live, until
 //! their references to it are gone.
 
-use super::{Seen, call, definitions};
+use super::{Seen, call};
 use crate::{
+    catalog::DEFINITIONS,
     object::{Head, Key, Object},
     patch::Patch,
-    registry::{DeleteOptions, Input, Part, is_deleting, meta_text},
+    registry::{DeleteOptions, FOREGROUND, Input, ORPHAN, Part, finalizers, is_deleting, meta_text},
     server::Core,
     status::Result,
 };
@@ -18,9 +19,6 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
-
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
 
 /// An object's place: table and key.
 type Place = (Arc<str>, Key);
@@ -53,7 +51,7 @@ enum Owner {
 impl Garbage {
     pub(super) fn see(&mut self, core: &Core, seen: Seen<'_>) {
         let Some(object) = seen.object() else { return };
-        if seen.table == definitions::TABLE {
+        if seen.table == DEFINITIONS {
             self.due.append(&mut self.unknown);
         }
         let place = (Arc::from(seen.table), object.key.clone());
@@ -280,10 +278,6 @@ fn blocks(reference: &Value) -> bool {
 
 fn references(object: &Value) -> impl Iterator<Item = &Value> {
     object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
-}
-
-fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
-    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {

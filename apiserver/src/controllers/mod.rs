@@ -13,7 +13,7 @@ pub(crate) use definitions::{install, register_all as register_definitions};
 use crate::{
     activity::Reader,
     auth::Identity,
-    catalog::Served,
+    catalog::{DEFINITIONS, NAMESPACES, Served},
     http::query::write::WriteOptions,
     object::Object,
     registry::{Call, DeleteOptions, Part, is_deleting},
@@ -176,7 +176,7 @@ impl Crew {
 pub(crate) fn is_notable(table: &str, before: Option<&Object>, after: Option<&Object>) -> bool {
     let owned = |object: &Object| object.mentions(b"\"ownerReferences\"");
     match after {
-        _ if matches!(table, "namespaces" | definitions::TABLE) => true,
+        _ if matches!(table, NAMESPACES | DEFINITIONS) => true,
         None => true,
         Some(after) => after.mentions(b"\"deletionTimestamp\"") || owned(after) || before.is_some_and(owned),
     }

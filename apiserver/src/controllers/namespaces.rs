@@ -2,6 +2,7 @@
 
 use super::{Seen, call, delete_all};
 use crate::{
+    catalog::NAMESPACES,
     object::Head,
     registry::{Input, Part, is_deleting},
     server::Core,
@@ -21,7 +22,7 @@ pub(super) struct Namespaces {
 impl Namespaces {
     pub(super) fn see(&mut self, seen: Seen<'_>) {
         let Some(object) = seen.object() else { return };
-        if seen.table == "namespaces" {
+        if seen.table == NAMESPACES {
             let name = object.key.name();
             let terminating =
                 seen.after.is_some_and(|namespace| is_deleting(&Value::Object(namespace.decode(&Head::bare()))));
@@ -61,8 +62,8 @@ fn empty_and_finalize(core: &Core, namespace: &str) -> Result<()> {
 /// Let a namespace go.
 fn finalize(core: &Core, namespace: &str) -> Result<()> {
     let catalog = core.catalog();
-    let Some(served) = catalog.find("", "v1", "namespaces") else { return Ok(()) };
-    let Some(object) = core.store.get("namespaces", namespace) else { return Ok(()) };
+    let Some(served) = catalog.stored(NAMESPACES) else { return Ok(()) };
+    let Some(object) = core.store.get(NAMESPACES, namespace) else { return Ok(()) };
     let mut object = served.decode(&object);
     let others = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     let others: Vec<_> = others.into_iter().filter(|finalizer| finalizer != "kubernetes").collect();

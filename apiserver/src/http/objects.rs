@@ -13,7 +13,7 @@ use super::{
     watch::watch,
 };
 use crate::{
-    catalog::Served,
+    catalog::{NAMESPACES, Served},
     decode,
     patch::Patch,
     registry::{Answer, Call, DeleteOptions, Input, Part, ScaleInput},
@@ -187,12 +187,12 @@ impl Request<'_> {
         Ok(Reply::new(200, accept::JSON, body))
     }
 
-    fn delete_collection(&self, call: &mut Call<'_>) -> Result<Reply> {
+    fn delete_collection(&self, call: &Call<'_>) -> Result<Reply> {
         let show = self.show_object()?;
         let delete = self.delete_options()?;
         let options = ListOptions::parse(self.query, false)?;
-        let mut list = call.list(&options)?;
-        list.objects = call.delete_all(list.objects, &delete)?;
+        let list = call.list(&options)?;
+        call.delete_all(&list.objects, &delete)?;
         let body = show.list(call.served, &list);
         self.shown(200, body, &show)
     }
@@ -225,7 +225,7 @@ fn part(served: &Served, location: &Location) -> Result<Part> {
         None => Ok(Part::Whole),
         Some("status") if strategy.status.is_some() => Ok(Part::Status),
         Some("scale") if strategy.scale.is_some() => Ok(Part::Scale),
-        Some("finalize") if &*served.table == "namespaces" => Ok(Part::Finalize),
+        Some("finalize") if &*served.table == NAMESPACES => Ok(Part::Finalize),
         Some(_) => Err(Failure::new(404, Reason::NotFound, "the server could not find the requested resource")),
     }
 }

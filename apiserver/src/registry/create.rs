@@ -3,6 +3,7 @@
 use super::{Answer, Call, meta_mut, meta_text};
 use crate::{
     admission::Operation,
+    catalog::NAMESPACES,
     meta,
     object::{Head, Object},
     resource::Generation,
@@ -52,7 +53,7 @@ impl Call<'_> {
         while attempts < NAME_ATTEMPTS {
             let name = meta_text(&object, "name");
             let (key, content) = (self.key(name), Some(self.encode(&object)));
-            let guard = namespace.as_deref().map(|object| Guard { table: "namespaces", object });
+            let guard = namespace.as_deref().map(|object| Guard { table: NAMESPACES, object });
             match self.core.store.write_guarded(&self.served.table, &key, None, content, guard) {
                 Ok(change) => return Ok(change.after.clone().map_or(Answer::Value(object), Answer::Stored)),
                 // Something happened to the namespace: is it still there to stay?
@@ -108,7 +109,7 @@ impl Call<'_> {
         if self.namespace.is_empty() {
             return Ok(None);
         }
-        let Some(namespace) = self.core.store.get("namespaces", self.namespace) else {
+        let Some(namespace) = self.core.store.get(NAMESPACES, self.namespace) else {
             return Err(Failure::not_found("", "namespaces", self.namespace));
         };
         if !is_terminating(&namespace) {

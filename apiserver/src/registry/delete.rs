@@ -3,8 +3,10 @@
 use super::{Answer, Call, bump_generation, finalizers, grace_seconds, is_deleting, may_go, meta_mut, meta_text};
 use crate::{
     admission::{Operation, Review},
+    catalog::{DEFINITIONS, NAMESPACES},
     clock::timestamp,
     http::query::Query,
+    object::Object,
     status::{Failure, FieldError, Result},
     store::Refused,
 };
@@ -13,8 +15,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
+/// Holds an owner until its dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Holds an owner until its dependents have let go of it.
+pub(crate) const ORPHAN: &str = "orphan";
 /// Holds a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
@@ -190,7 +194,7 @@ impl Call<'_> {
         }
         set_deletion(&mut new, self.core.clock.now(), wanted);
         bump_generation(&mut new);
-        if &*self.served.table == "namespaces" {
+        if &*self.served.table == NAMESPACES {
             new["status"] = json!({"phase": "Terminating"});
         }
         new
@@ -209,7 +213,7 @@ impl Call<'_> {
             set(ORPHAN, policy == Policy::Orphan);
             set(FOREGROUND, policy == Policy::Foreground);
         }
-        if &*self.served.table == "customresourcedefinitions.apiextensions.k8s.io"
+        if &*self.served.table == DEFINITIONS
             && !is_deleting(object)
             && !wanted.iter().any(|finalizer| finalizer == CLEANUP)
         {
@@ -268,27 +272,21 @@ impl Call<'_> {
 
     fn check_deletable(&self, name: &str) -> Result<()> {
         let immortal = ["default", "kube-system", "kube-public"];
-        if &*self.served.table == "namespaces" && immortal.contains(&name) {
+        if &*self.served.table == NAMESPACES && immortal.contains(&name) {
             return Err(Failure::forbidden("", "namespaces", name, "this namespace may not be deleted"));
         }
         Ok(())
     }
 
     /// Delete what a list has, each by itself; what is gone already does not matter.
-    pub(crate) fn delete_all(
-        &mut self,
-        objects: Vec<Arc<crate::object::Object>>,
-        options: &DeleteOptions,
-    ) -> Result<Vec<Arc<crate::object::Object>>> {
-        let namespace = self.namespace;
-        for object in &objects {
+    pub(crate) fn delete_all(&self, objects: &[Arc<Object>], options: &DeleteOptions) -> Result<()> {
+        for object in objects {
             let mut call = Call { namespace: object.key.namespace(), warnings: Vec::new(), ..*self };
             match call.delete(object.key.name(), options) {
                 Err(failure) if failure.code != 404 => return Err(failure),
                 _ => {}
             }
         }
-        self.namespace = namespace;
-        Ok(objects)
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ mod read;
 mod scale;
 mod update;
 
-pub(crate) use delete::{CLEANUP, DeleteOptions};
+pub(crate) use delete::{CLEANUP, DeleteOptions, FOREGROUND, ORPHAN};
 pub(crate) use read::{Filter, List};
 pub(crate) use scale::ScaleInput;
 pub(crate) use update::Input;
@@ -151,18 +151,13 @@ impl Call<'_> {
         Ok(())
     }
 
-    fn check_same_namespace(&self, object: &Value) -> Result<()> {
-        let given = meta_text(object, "namespace");
-        if given.is_empty() || given == self.namespace {
-            return Ok(());
-        }
-        Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ))
-    }
-
     fn check_namespace(&self, object: &mut Value) -> Result<()> {
-        self.check_same_namespace(object)?;
+        let given = meta_text(object, "namespace");
+        if !given.is_empty() && given != self.namespace {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
         let meta = meta_mut(object);
         if self.namespace.is_empty() {
             meta.remove("namespace");
@@ -317,7 +312,8 @@ pub(crate) fn meta_text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get("metadata").and_then(|meta| meta.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+/// An object's finalizers.
+pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     let finalizers = object.get("metadata").and_then(|meta| meta.get("finalizers"));
     finalizers.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }

@@ -238,3 +238,16 @@ async fn an_owner_of_a_kind_that_comes_later_is_looked_for_then() {
     server.server.wait_idle().await;
     server.get(&format!("{CONFIG_MAPS}/a")).await.expect(404);
 }
+
+#[tokio::test]
+async fn a_definition_that_is_installed_anew_is_served_so_at_once() {
+    let server = Server::with_widgets().await;
+    let mut changed = widgets();
+    for version in changed["spec"]["versions"].as_array_mut().unwrap() {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["extra"] = json!({"type": "string"});
+    }
+    server.server.install(changed).await.unwrap();
+    let mut object = widget("a");
+    object["spec"]["extra"] = "x".into();
+    assert_eq!(server.post(WIDGETS, object).await.expect(201).json["spec"]["extra"], "x");
+}
