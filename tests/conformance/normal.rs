@@ -1,0 +1,169 @@
+//! Takes out of a transcript what no two servers have in common, and keeps what it says about order and identity: uids become
+//! `$uid1`, `$uid2` by first sight, revisions `$rv1 < $rv2` by rank, generated names `$gen1`.
+//!
+//! A list's own revision is only `$list`: it depends on what others write. Where it matters, a case compares it.
+
+use crate::run::{Entry, Names, Transcript};
+use regex::Regex;
+use serde_json::{Map, Value};
+use std::{collections::BTreeSet, sync::LazyLock};
+
+static UUID: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"));
+static MICRO_TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"));
+/// Where a text names a revision.
+static REVISION: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: )(\d+)"));
+/// Words that come from inside Go, and say the same as the code and the reason do.
+static GO: LazyLock<[(Regex, &str); 3]> = LazyLock::new(|| {
+    [
+        (pattern(r"json: cannot unmarshal .*"), "$go"),
+        (pattern(r"strconv\.\w+: .*"), "$go"),
+        (pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"), "$go"),
+    ]
+});
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a pattern")
+}
+
+/// What was written down, without what differs from run to run.
+pub(crate) fn normalise(transcript: Transcript, names: &Names) -> Transcript {
+    let mut sight = Sight::default();
+    for entry in &transcript.0 {
+        sight.look(&entry.answer);
+    }
+    let entries = transcript.0.into_iter().map(|Entry { line, answer }| {
+        let answer = sight.rewrite(answer, names);
+        Entry { line, answer }
+    });
+    Transcript(entries.collect())
+}
+
+/// What has been seen, in the order it was.
+#[derive(Default)]
+struct Sight {
+    uids: Vec<String>,
+    revisions: BTreeSet<u64>,
+    generated: Vec<String>,
+}
+
+impl Sight {
+    fn look(&mut self, value: &Value) {
+        match value {
+            Value::Object(map) => {
+                if let Some(metadata) = map.get("metadata").and_then(Value::as_object) {
+                    self.look_at_metadata(metadata);
+                }
+                map.values().for_each(|value| self.look(value));
+            }
+            Value::Array(values) => values.iter().for_each(|value| self.look(value)),
+            Value::String(text) => {
+                for uid in UUID.find_iter(text) {
+                    if !self.uids.iter().any(|seen| seen == uid.as_str()) {
+                        self.uids.push(uid.as_str().into());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn look_at_metadata(&mut self, metadata: &Map<String, Value>) {
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str);
+        if !is_of_a_list(metadata) {
+            self.revisions.extend(text("resourceVersion").and_then(|revision| revision.parse::<u64>().ok()));
+        }
+        if let (Some(prefix), Some(name)) = (text("generateName"), text("name"))
+            && name.len() == prefix.len() + 5
+            && name.starts_with(prefix)
+            && !self.generated.iter().any(|seen| seen == name)
+        {
+            self.generated.push(name.into());
+        }
+    }
+
+    fn rewrite(&self, value: Value, names: &Names) -> Value {
+        match value {
+            Value::Object(map) => self.rewrite_object(map, names),
+            Value::Array(values) => values.into_iter().map(|value| self.rewrite(value, names)).collect(),
+            Value::String(text) => self.rewrite_text(&text, names).into(),
+            other => other,
+        }
+    }
+
+    fn rewrite_object(&self, map: Map<String, Value>, names: &Names) -> Value {
+        let mut rewritten = Map::new();
+        for (field, mut value) in map {
+            if field == "metadata"
+                && let Some(metadata) = value.as_object_mut()
+            {
+                self.rewrite_metadata(metadata);
+            }
+            if field == "causes"
+                && let Some(causes) = value.as_array_mut()
+            {
+                causes.sort_by_key(ToString::to_string);
+            }
+            rewritten.insert(self.rewrite_text(&field, names), self.rewrite(value, names));
+        }
+        rewritten.into()
+    }
+
+    fn rewrite_metadata(&self, metadata: &mut Map<String, Value>) {
+        // Until server-side apply has landed.
+        metadata.remove("managedFields");
+        let of_a_list = is_of_a_list(metadata);
+        if let Some(token) = metadata.get_mut("continue").filter(|token| token.as_str() != Some("")) {
+            *token = "$continue".into();
+        }
+        if let Some(revision) = metadata.get_mut("resourceVersion") {
+            let number = revision.as_str().and_then(|text| text.parse().ok());
+            match number {
+                Some(_) if of_a_list => *revision = "$list".into(),
+                Some(number) => *revision = self.revision(number).into(),
+                None => {}
+            }
+        }
+    }
+
+    fn revision(&self, number: u64) -> String {
+        match self.revisions.iter().position(|seen| *seen == number) {
+            Some(rank) => format!("$rv{}", rank + 1),
+            None => "$rv".into(),
+        }
+    }
+
+    fn rewrite_text(&self, text: &str, names: &Names) -> String {
+        if TIME.is_match(text) {
+            return "$time".into();
+        }
+        if MICRO_TIME.is_match(text) {
+            return "$microtime".into();
+        }
+        let mut text = text.to_owned();
+        for (brace, name) in names.all() {
+            text = text.replace(name, &format!("{{{brace}}}"));
+        }
+        for (number, generated) in self.generated.iter().enumerate() {
+            text = text.replace(generated, &format!("$gen{}", number + 1));
+        }
+        for (number, uid) in self.uids.iter().enumerate() {
+            text = text.replace(uid, &format!("$uid{}", number + 1));
+        }
+        for (words, instead) in GO.iter() {
+            text = words.replace_all(&text, *instead).into_owned();
+        }
+        let revision = REVISION.replace_all(&text, |found: &regex::Captures<'_>| {
+            let revision = found[2].parse().map_or_else(|_| "$rv".into(), |number| self.revision(number));
+            format!("{}{revision}", &found[1])
+        });
+        revision.into_owned()
+    }
+}
+
+/// An object has a name or a uid; the metadata of a list, of a table or of a bookmark has not.
+fn is_of_a_list(metadata: &Map<String, Value>) -> bool {
+    !metadata.contains_key("name") && !metadata.contains_key("uid")
+}

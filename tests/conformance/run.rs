@@ -1,0 +1,287 @@
+//! Runs a case on a server and writes down what it answered, word for word; `normal` then takes out what no two servers have in common.
+
+use crate::script::{Action, Case, Goal, Request, Step};
+use http_body_util::BodyExt;
+use kube::{Client, client::Body};
+use regex::{Captures, Regex};
+use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+/// Longer than anything takes that does not hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two tries of `UNTIL`.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What only this run of a case uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) namespaces: [String; 2],
+    pub(crate) id: String,
+    pub(crate) group: String,
+}
+
+impl Names {
+    /// Made of a word that nobody else uses.
+    pub(crate) fn new(word: &str) -> Self {
+        Self {
+            namespaces: [format!("case-{word}-a"), format!("case-{word}-b")],
+            id: format!("id{word}"),
+            group: format!("g{word}.example.com"),
+        }
+    }
+
+    /// What stands in braces for each, and the name; longer names first, so that none is part of a later one.
+    pub(crate) fn all(&self) -> [(&'static str, &str); 4] {
+        let [first, second] = &self.namespaces;
+        [("group", &self.group), ("ns", first), ("ns2", second), ("id", &self.id)]
+    }
+}
+
+/// What was asked and answered, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Transcript(pub(crate) Vec<Entry>);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// The step as the case has it.
+    pub(crate) line: String,
+    pub(crate) answer: Value,
+}
+
+/// Both namespaces exist before the case begins.
+pub(crate) async fn namespaces(client: &Client, names: &Names) {
+    for name in &names.namespaces {
+        let body = json!({"metadata": {"name": name}}).to_string();
+        let headers = vec![("content-type".into(), "application/json".into())];
+        let answer = send(client, "POST", "/api/v1/namespaces", &headers, body).await;
+        assert_eq!(answer["code"], 201, "{answer}");
+    }
+}
+
+pub(crate) async fn run(client: &Client, case: &Case, names: &Names) -> Transcript {
+    namespaces(client, names).await;
+    let mut run =
+        Run { client, case: &case.id, names, kept: HashMap::new(), watches: HashMap::new(), entries: Vec::new() };
+    for step in &case.steps {
+        run.step(step).await;
+    }
+    Transcript(run.entries)
+}
+
+struct Run<'a> {
+    client: &'a Client,
+    case: &'a str,
+    names: &'a Names,
+    kept: HashMap<String, Value>,
+    watches: HashMap<String, Watch>,
+    entries: Vec<Entry>,
+}
+
+impl Run<'_> {
+    async fn step(&mut self, step: &Step) {
+        let answer = match &step.action {
+            Action::Send { times: 1, request } => self.send(request, 1).await,
+            Action::Send { times, request } => {
+                let mut answers = Vec::new();
+                for turn in 1..=*times {
+                    answers.push(self.send(request, turn).await);
+                }
+                answers.into()
+            }
+            Action::Until { goal, request } => self.until(goal, request).await,
+            Action::Watch { name, path, headers } => {
+                let response = request(self.client, "GET", &self.fill(path, 1), headers, String::new()).await;
+                let (parts, body) = response.into_parts();
+                if parts.status.is_success() {
+                    self.watches.insert(name.clone(), Watch { body, buffer: Vec::new() });
+                    json!({"code": parts.status.as_u16(), "headers": headers_of(&parts.headers)})
+                } else {
+                    answer(parts, body).await
+                }
+            }
+            Action::Events { name, count } => {
+                let case = self.case;
+                let watch = self.watches.get_mut(name);
+                let watch = watch.unwrap_or_else(|| panic!("{case}: `{name}` is not a watch that was answered 200"));
+                watch.take(*count).await
+            }
+            Action::Compare { left, right } => json!(self.compare(left, right)),
+        };
+        if let Some(name) = &step.keep {
+            let bodies = match &answer {
+                Value::Array(answers) => answers.iter().map(|answer| answer.get("body").unwrap_or(answer).clone()).collect(),
+                one => one["body"].clone(),
+            };
+            self.kept.insert(name.clone(), bodies);
+        }
+        self.entries.push(Entry { line: step.line.clone(), answer });
+    }
+
+    async fn send(&self, request: &Request, turn: usize) -> Value {
+        let headers: Vec<_> =
+            request.headers.iter().map(|(name, value)| (name.clone(), self.fill(value, turn))).collect();
+        let (path, body) = (self.fill(&request.path, turn), self.fill(&request.body, turn));
+        send(self.client, request.method, &path, &headers, body).await
+    }
+
+    async fn until(&self, goal: &Goal, request: &Request) -> Value {
+        let begun = Instant::now();
+        loop {
+            let answer = self.send(request, 1).await;
+            let reached = match goal {
+                Goal::Code(code) => answer["code"] == *code,
+                Goal::Field { pointer, value } => answer["body"].pointer(pointer) == Some(value),
+            };
+            if reached {
+                return answer;
+            }
+            if begun.elapsed() > PATIENCE {
+                return json!({"never": answer});
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn compare(&self, left: &str, right: &str) -> &'static str {
+        let [a, b] = [left, right].map(|path| self.value(path));
+        let order = match [&a, &b].map(|text| text.parse::<u64>()) {
+            [Ok(a), Ok(b)] => a.cmp(&b),
+            _ => a.cmp(&b),
+        };
+        match order {
+            std::cmp::Ordering::Less => "less",
+            std::cmp::Ordering::Equal => "same",
+            std::cmp::Ordering::Greater => "greater",
+        }
+    }
+
+    /// Put in what the braces stand for.
+    fn fill(&self, text: &str, turn: usize) -> String {
+        static BRACES: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r"\{([a-z][a-z0-9]*(?:\[\d+\])?(?:\.[^{}\s]+)?)\}").expect("a pattern"));
+        let filled = BRACES.replace_all(text, |found: &Captures<'_>| match &found[1] {
+            "i" => turn.to_string(),
+            name => self
+                .names
+                .all()
+                .into_iter()
+                .find_map(|(brace, value)| (brace == name).then(|| value.to_owned()))
+                .unwrap_or_else(|| self.value(name)),
+        });
+        filled.into_owned()
+    }
+
+    /// A field of an answer that was kept, as text.
+    fn value(&self, path: &str) -> String {
+        let pointer = format!("/{}", path.replace("].", "/").replace(['[', '.'], "/").replace(']', ""));
+        let (name, rest) = pointer[1..].split_at(pointer[1..].find('/').unwrap_or(pointer.len() - 1));
+        let kept = self.kept.get(name).unwrap_or_else(|| panic!("{}: nothing was kept as `{name}`", self.case));
+        match kept.pointer(rest) {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            // So that one server's missing field is a difference, and not the end of the run.
+            None => "missing".into(),
+        }
+    }
+}
+
+/// A watch, read line by line.
+pub(crate) struct Watch {
+    body: Body,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    pub(crate) async fn open(client: &Client, path: &str) -> Self {
+        let response = request(client, "GET", path, &[], String::new()).await;
+        assert_eq!(response.status(), 200, "{path}");
+        Self { body: response.into_body(), buffer: Vec::new() }
+    }
+
+    /// So many events, or all until the end. What does not come is noted, not waited for for ever.
+    async fn take(&mut self, count: Option<usize>) -> Value {
+        let mut events = Vec::new();
+        while count.is_none_or(|count| events.len() < count) {
+            match tokio::time::timeout(PATIENCE, self.next()).await {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => {
+                    events.push("end".into());
+                    break;
+                }
+                Err(_) => {
+                    events.push("nothing more".into());
+                    break;
+                }
+            }
+        }
+        events.into()
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).expect("an event is JSON"));
+            }
+            let frame = self.body.frame().await?;
+            if let Ok(data) = frame.expect("a frame").into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+/// The answer to a request: code, the headers that matter, body.
+pub(crate) async fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    headers: &[(String, String)],
+    body: String,
+) -> Value {
+    let (parts, body) = request(client, method, path, headers, body).await.into_parts();
+    answer(parts, body).await
+}
+
+async fn request(
+    client: &Client,
+    method: &str,
+    path: &str,
+    headers: &[(String, String)],
+    body: String,
+) -> http::Response<Body> {
+    let mut request = http::Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let request = request.body(Body::from(body.into_bytes())).expect("a well-formed request");
+    let response = tokio::time::timeout(PATIENCE, client.send(request)).await;
+    let response = response.unwrap_or_else(|_| panic!("{method} {path}: no answer"));
+    response.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+}
+
+async fn answer(parts: http::response::Parts, body: Body) -> Value {
+    let body = tokio::time::timeout(PATIENCE, body.collect()).await.expect("a body in time").expect("a whole body");
+    let body = body.to_bytes();
+    let body = match serde_json::from_slice(&body) {
+        Ok(json) => json,
+        Err(_) => Value::String(String::from_utf8_lossy(&body).into_owned()),
+    };
+    json!({"code": parts.status.as_u16(), "headers": headers_of(&parts.headers), "body": body})
+}
+
+/// Those that are part of the interface.
+fn headers_of(headers: &http::HeaderMap) -> Value {
+    let mut kept = serde_json::Map::new();
+    for name in ["content-type", "location", "retry-after", "warning", "allow"] {
+        let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        if !values.is_empty() {
+            kept.insert(name.into(), values.join(", ").into());
+        }
+    }
+    kept.into()
+}
