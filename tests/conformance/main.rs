@@ -7,6 +7,7 @@
 //! `cargo xtask conformance` runs it with the real server, `cargo xtask conformance --record` writes the goldens anew.
 
 mod differences;
+mod generated;
 mod golden;
 mod normal;
 mod run;

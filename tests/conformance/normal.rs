@@ -20,7 +20,10 @@ static GO: LazyLock<[(Regex, &str); 3]> = LazyLock::new(|| {
     [
         (pattern(r"json: cannot unmarshal .*"), "$go"),
         (pattern(r"strconv\.\w+: .*"), "$go"),
-        (pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"), "$go"),
+        (
+            pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"),
+            "$go",
+        ),
     ]
 });
 

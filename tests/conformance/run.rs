@@ -1,6 +1,6 @@
 //! Runs a case on a server and writes down what it answered, word for word; `normal` then takes out what no two servers have in common.
 
-use crate::script::{Action, Case, Goal, Request, Step};
+use crate::script::{Action, Case, Goal, Request, Step, Until};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use regex::{Captures, Regex};
@@ -53,7 +53,7 @@ pub(crate) struct Entry {
 }
 
 /// Both namespaces exist before the case begins.
-pub(crate) async fn namespaces(client: &Client, names: &Names) {
+async fn namespaces(client: &Client, names: &Names) {
     for name in &names.namespaces {
         let body = json!({"metadata": {"name": name}}).to_string();
         let headers = vec![("content-type".into(), "application/json".into())];
@@ -103,17 +103,19 @@ impl Run<'_> {
                     answer(parts, body).await
                 }
             }
-            Action::Events { name, count } => {
-                let case = self.case;
-                let watch = self.watches.get_mut(name);
-                let watch = watch.unwrap_or_else(|| panic!("{case}: `{name}` is not a watch that was answered 200"));
-                watch.take(*count).await
+            Action::Events { name, until } => {
+                match self.watches.get_mut(name) {
+                    Some(watch) => watch.take(until).await,
+                    None => "not watched".into(),
+                }
             }
             Action::Compare { left, right } => json!(self.compare(left, right)),
         };
         if let Some(name) = &step.keep {
             let bodies = match &answer {
-                Value::Array(answers) => answers.iter().map(|answer| answer.get("body").unwrap_or(answer).clone()).collect(),
+                Value::Array(answers) => {
+                    answers.iter().map(|answer| answer.get("body").unwrap_or(answer).clone()).collect()
+                }
                 one => one["body"].clone(),
             };
             self.kept.insert(name.clone(), bodies);
@@ -190,38 +192,34 @@ impl Run<'_> {
 }
 
 /// A watch, read line by line.
-pub(crate) struct Watch {
+struct Watch {
     body: Body,
     buffer: Vec<u8>,
 }
 
 impl Watch {
-    pub(crate) async fn open(client: &Client, path: &str) -> Self {
-        let response = request(client, "GET", path, &[], String::new()).await;
-        assert_eq!(response.status(), 200, "{path}");
-        Self { body: response.into_body(), buffer: Vec::new() }
-    }
-
-    /// So many events, or all until the end. What does not come is noted, not waited for for ever.
-    async fn take(&mut self, count: Option<usize>) -> Value {
+    /// The events up to there. What does not come is noted, not waited for for ever.
+    async fn take(&mut self, until: &Until) -> Value {
         let mut events = Vec::new();
-        while count.is_none_or(|count| events.len() < count) {
+        loop {
+            let last = events.last().map(|event: &Value| &event["object"]["metadata"]["name"]);
+            let reached = match until {
+                Until::Count(count) => events.len() == *count,
+                Until::End => false,
+                Until::Object(name) => last.is_some_and(|last| last == name),
+            };
+            if reached {
+                return events.into();
+            }
             match tokio::time::timeout(PATIENCE, self.next()).await {
                 Ok(Some(event)) => events.push(event),
-                Ok(None) => {
-                    events.push("end".into());
-                    break;
-                }
-                Err(_) => {
-                    events.push("nothing more".into());
-                    break;
-                }
+                Ok(None) => return [events, vec!["end".into()]].concat().into(),
+                Err(_) => return [events, vec!["nothing more".into()]].concat().into(),
             }
         }
-        events.into()
     }
 
-    pub(crate) async fn next(&mut self) -> Option<Value> {
+    async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();

@@ -25,7 +25,7 @@
 //! | `x8 POST path` | eight times, `{i}` is 1 to 8 |
 //! | `UNTIL 404 GET path`, `UNTIL /a/b=1 GET path` | repeats until the code, or the field, is that; the last answer counts |
 //! | `WATCH name path` | opens a watch (`watch=1` is added) |
-//! | `EVENTS name 3`, `EVENTS name end` | so many of its events, or all until it ends |
+//! | `EVENTS name 3`, `EVENTS name end`, `EVENTS name to x` | so many of its events, all until it ends, or all up to the first of the object `x` |
 //! | `COMPARE a.path b.path` | whether the first value is less than, the same as or greater than the second |
 //!
 //! In braces: `{ns}` and `{ns2}` are namespaces of the case's own, `{id}` is a word and `{group}` an API group nobody else uses; `{name.path}` is a
@@ -54,7 +54,7 @@ pub(crate) enum Action {
     Send { times: usize, request: Request },
     Until { goal: Goal, request: Request },
     Watch { name: String, path: String, headers: Vec<(String, String)> },
-    Events { name: String, count: Option<usize> },
+    Events { name: String, until: Until },
     Compare { left: String, right: String },
 }
 
@@ -65,6 +65,14 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
+}
+
+/// Where to stop reading a watch.
+#[derive(Clone, Debug)]
+pub(crate) enum Until {
+    Count(usize),
+    End,
+    Object(String),
 }
 
 #[derive(Clone, Debug)]
@@ -137,12 +145,15 @@ fn step(block: &[&str]) -> Result<Step, String> {
             Action::Watch { name: name.into(), path: request.path, headers: request.headers }
         }
         "EVENTS" => {
-            let (name, count) = two()?;
-            let count = match count {
-                "end" => None,
-                number => Some(number.parse().map_err(|_| format!("`{number}` is neither a number nor `end`"))?),
+            let (name, until) = two()?;
+            let until = match (until, until.strip_prefix("to ")) {
+                ("end", _) => Until::End,
+                (_, Some(object)) => Until::Object(object.into()),
+                (number, None) => {
+                    Until::Count(number.parse().map_err(|_| format!("`{number}` is neither a number nor `end`"))?)
+                }
             };
-            Action::Events { name: name.into(), count }
+            Action::Events { name: name.into(), until }
         }
         "COMPARE" => {
             let (left, right) = two()?;
