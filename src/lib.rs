@@ -20,6 +20,8 @@
 
 pub mod object;
 mod sync;
+#[cfg(all(feature = "testing", unix))]
+pub mod testing;
 pub mod workqueue;
 
 /// What most programs import.

@@ -1,10 +1,11 @@
 //! A certificate authority made on the spot: the server's certificate, and those that clients show.
 
-use crate::auth::Identity;
+use crate::{auth::Identity, client_certificate};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustls::{
     RootCertStore, ServerConfig,
@@ -13,6 +14,9 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use std::{collections::HashMap, error::Error, fmt, net::IpAddr, sync::Arc};
+
+/// The authority's own name, as it stands in what it signs.
+const NAME: &str = "steersman-ca";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Clients = Arc<RwLock<HashMap<CertificateDer<'static>, Identity>>>;
@@ -24,9 +28,18 @@ pub struct Authority {
     clients: Clients,
 }
 
-/// A certificate and its key, both as PEM.
+/// What a client shows: a certificate and its key, both as PEM.
 #[derive(Clone)]
 pub struct ClientCertificate {
+    /// The certificate.
+    pub certificate_pem: String,
+    /// The key: a secret.
+    pub key_pem: String,
+}
+
+/// What another server shows: a certificate and its key, both as PEM.
+#[derive(Clone)]
+pub struct ServerCertificate {
     /// The certificate.
     pub certificate_pem: String,
     /// The key: a secret.
@@ -53,6 +66,12 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
+impl fmt::Debug for ServerCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()
@@ -67,7 +86,7 @@ impl Authority {
 
     fn try_generate() -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::default();
-        params.distinguished_name = named("steersman-ca");
+        params.distinguished_name = named(NAME);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
@@ -79,25 +98,30 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// A certificate that makes whoever shows it `user` of `groups`.
-    ///
-    /// It names them as `CN` and `O`, but rcgen writes only one `O`: who the certificate stands for is therefore
-    /// remembered here, and not read from it.
+    /// The same as DER, for those who take it so.
+    pub fn ca_der(&self) -> Vec<u8> {
+        self.issuer.der().to_vec()
+    }
+
+    /// A certificate that makes whoever shows it `user` of `groups`, here and in any server that trusts this authority: it
+    /// names them as `CN` and, one for each group, as `O`.
     pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate, TlsError> {
         self.sign_client(user, groups).map_err(TlsError::new)
     }
 
     fn sign_client(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate, rcgen::Error> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = named(user);
-        if let Some(group) = groups.first() {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
-        }
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        self.clients.write().insert(certificate.der().clone(), Identity::new(user, "", groups.iter().copied()));
-        Ok(ClientCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        let certificate = client_certificate::sign(NAME, self.issuer.key(), user, groups, &key)?;
+        let certificate_pem = pem(&certificate);
+        // Remembered, so that who a certificate stands for need not be read from it.
+        self.clients.write().insert(certificate.into(), Identity::new(user, "", groups.iter().copied()));
+        Ok(ClientCertificate { certificate_pem, key_pem: key.serialize_pem() })
+    }
+
+    /// A certificate for a server of another program, as `localhost`, `127.0.0.1` and `::1`.
+    pub fn server_certificate(&self) -> Result<ServerCertificate, TlsError> {
+        let (certificate, key) = self.sign_names(None).map_err(TlsError::new)?;
+        Ok(ServerCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
 
     /// What a listener needs to serve as `localhost`, `127.0.0.1`, `::1`, and the address it listens on. Clients may show
@@ -106,17 +130,19 @@ impl Authority {
         self.sign_server(listen).map_err(TlsError::new)
     }
 
-    fn sign_server(&self, listen: IpAddr) -> Result<Tls, BoxError> {
+    fn sign_names(&self, further: Option<IpAddr>) -> Result<(Certificate, KeyPair), rcgen::Error> {
         let mut names = vec!["localhost".into(), "127.0.0.1".into(), "::1".into()];
-        if !listen.is_loopback() && !listen.is_unspecified() {
-            names.push(listen.to_string());
-        }
+        names.extend(further.map(|address| address.to_string()));
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named("steersman-apiserver");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok((params.signed_by(&key, &self.issuer)?, key))
+    }
 
+    fn sign_server(&self, listen: IpAddr) -> Result<Tls, BoxError> {
+        let further = Some(listen).filter(|listen| !listen.is_loopback() && !listen.is_unspecified());
+        let (certificate, key) = self.sign_names(further)?;
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone())?;
         // Given each time: a default for the process is for the program to choose, not for a library.
@@ -162,6 +188,19 @@ impl Error for TlsError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()
     }
+}
+
+/// A certificate as PEM: its bytes in base64, lines of 64.
+fn pem(der: &[u8]) -> String {
+    let encoded = STANDARD.encode(der);
+    let mut rest = encoded.as_str();
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(64));
+        text.extend([line, "\n"]);
+        rest = more;
+    }
+    text + "-----END CERTIFICATE-----\n"
 }
 
 fn named(common_name: &str) -> DistinguishedName {

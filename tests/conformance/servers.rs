@@ -3,6 +3,7 @@
 use kube::Client;
 use serde_json::Value;
 use std::sync::atomic::{AtomicU32, Ordering};
+use steersman::testing::{self, Environment};
 use steersman_apiserver::{ApiServer, Options};
 
 /// The definitions every case finds.
@@ -33,27 +34,9 @@ pub(crate) fn client_of(server: &ApiServer) -> Client {
     Client::new(server.service(), "default")
 }
 
+/// A client of the real server that this binary shares, if there is one. Where it is expected and cannot be had, the test fails.
 pub(crate) async fn real() -> Option<Client> {
-    let mut config = kube::Config::from_custom_kubeconfig(
-        kube::config::Kubeconfig::read_from(std::env::var_os("CONF_KUBECONFIG")?).unwrap(),
-        &Default::default(),
-    )
-    .await
-    .unwrap();
-    config.default_retry = false;
-    let client = Client::try_from(config).unwrap();
-    for definition in definitions() {
-        let headers = vec![("content-type".into(), "application/json".into())];
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
-        let a = crate::run::send(&client, "POST", path, &headers, definition.to_string()).await;
-        assert!(a["code"] == 201 || a["code"] == 409, "{a:#}");
-        loop {
-            let a = crate::run::send(&client, "GET", &format!("{path}/{name}"), &[], String::new()).await;
-            if a.to_string().contains("the initial names have been accepted") {
-                break;
-            }
-        }
-    }
-    Some(client)
+    let environment = testing::or_left_out(Environment::shared().await)?;
+    environment.install(definitions()).await.expect("good definitions");
+    Some(environment.client().expect("a client"))
 }

@@ -1,0 +1,203 @@
+//! etcd, kube-apiserver and, if wanted, kube-controller-manager, started and ready. They are on loopback only, under certificates of
+//! an authority that exists in this process alone.
+
+use super::{
+    Error, Options,
+    binaries::{self, API_SERVER, CONTROLLER_MANAGER, ETCD},
+    directory::Directory,
+    flags::{self, Files, Ports},
+    program::Program,
+    user::User,
+};
+use http::Uri;
+use kube_client::{Client, Config};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use steersman_apiserver::Authority;
+use tokio::{
+    net::TcpStream,
+    sync::Mutex,
+    time::{sleep, timeout},
+};
+
+/// How often it is asked whether a program is ready, and how long one answer may take.
+const ASK: Duration = Duration::from_millis(20);
+const ANSWER: Duration = Duration::from_secs(2);
+/// A port that was free may be taken a moment later: so often it is tried with others.
+const TRIES: usize = 3;
+/// What is there once a cluster has begun, a moment after the server says that it is ready.
+const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
+pub(super) struct ControlPlane {
+    pub(super) directory: Directory,
+    pub(super) admin: User,
+    pub(super) kubeconfig: PathBuf,
+    authority: Authority,
+    url: Uri,
+    ports: Ports,
+    etcd: Program,
+    api_server: Program,
+    controller_manager: Option<Program>,
+    start_timeout: Duration,
+    restart_grace: Duration,
+    /// Held by whoever ends and starts programs.
+    changing: Mutex<()>,
+}
+
+impl ControlPlane {
+    pub(super) async fn start(options: &Options) -> Result<Self, Error> {
+        let programs = binaries::find(options.binaries.as_deref(), options.controller_manager)?;
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let plane = Self::prepare(options, &programs)?;
+            let Err(error) = plane.start_all().await else { return Ok(plane) };
+            let again = tried < TRIES && plane.directory.tells_of_a_taken_port();
+            if !again {
+                plane.directory.keep();
+            }
+            plane.stop()?;
+            if !again {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Everything but the processes.
+    fn prepare(options: &Options, programs: &std::path::Path) -> Result<Self, Error> {
+        let certificates = |error: steersman_apiserver::TlsError| Error::Certificates(error.to_string());
+        let directory = Directory::create()?;
+        let ports = Ports::find().map_err(Error::io("find free ports on 127.0.0.1"))?;
+        let authority = Authority::generate().map_err(certificates)?;
+        let server = authority.server_certificate().map_err(certificates)?;
+        let url = flags::url(ports.api_server);
+        let admin = User::new("system:admin", &["system:masters"], &url, &authority)?;
+        let files = Files {
+            ca: directory.write("ca.crt", &authority.ca_pem())?,
+            certificate: directory.write("server.crt", &server.certificate_pem)?,
+            key: directory.write("server.key", &server.key_pem)?,
+            kubeconfig: directory.write("admin.kubeconfig", admin.kubeconfig())?,
+            etcd: directory.data("etcd"),
+        };
+        let program = |name, arguments, further: &[String]| Program {
+            name,
+            binary: programs.join(name),
+            arguments: [arguments, further.to_vec()].concat(),
+            is_last: name == ETCD,
+            process: parking_lot::Mutex::default(),
+        };
+        if options.keep_logs {
+            directory.keep();
+        }
+        Ok(Self {
+            etcd: program(ETCD, flags::etcd(&ports, &files), &options.etcd_flags),
+            api_server: program(API_SERVER, flags::api_server(&ports, &files), &options.api_server_flags),
+            controller_manager: options.controller_manager.then(|| {
+                program(
+                    CONTROLLER_MANAGER,
+                    flags::controller_manager(&ports, &files),
+                    &options.controller_manager_flags,
+                )
+            }),
+            kubeconfig: files.kubeconfig,
+            directory,
+            admin,
+            authority,
+            url,
+            ports,
+            start_timeout: options.start_timeout,
+            restart_grace: options.restart_grace,
+            changing: Mutex::new(()),
+        })
+    }
+
+    async fn start_all(&self) -> Result<(), Error> {
+        self.etcd.start(&self.directory)?;
+        // kube-apiserver tries again only after a second if etcd does not listen yet.
+        self.ready(&self.etcd, async || TcpStream::connect(("127.0.0.1", self.ports.etcd)).await.is_ok()).await?;
+        self.api_server.start(&self.directory)?;
+        self.api_server_ready().await?;
+        if let Some(controller_manager) = &self.controller_manager {
+            controller_manager.start(&self.directory)?;
+            let mut config = self.admin.config();
+            config.cluster_url = flags::url(self.ports.controller_manager);
+            let client = client(config)?;
+            self.ready(controller_manager, async || answers(&client, "/healthz").await).await?;
+        }
+        Ok(())
+    }
+
+    async fn api_server_ready(&self) -> Result<(), Error> {
+        let client = client(self.admin.config())?;
+        self.ready(&self.api_server, async || answers(&client, "/readyz").await).await?;
+        for namespace in FIRST_NAMESPACES {
+            let path = format!("/api/v1/namespaces/{namespace}");
+            self.ready(&self.api_server, async || answers(&client, &path).await).await?;
+        }
+        Ok(())
+    }
+
+    /// Wait until a program is ready, no longer than it may take, and no longer than it runs.
+    async fn ready(&self, program: &Program, is_ready: impl AsyncFn() -> bool) -> Result<(), Error> {
+        let since = Instant::now();
+        while !is_ready().await {
+            self.check()?;
+            if since.elapsed() >= self.start_timeout {
+                let what = format!("was not healthy after {} s", self.start_timeout.as_secs());
+                return Err(self.directory.unwell(program.name, what));
+            }
+            sleep(ASK).await;
+        }
+        // Somebody else's server may answer where ours could not listen.
+        program.check(&self.directory)
+    }
+
+    /// Fails if a program that was started does not run, with what it said last.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let started = [Some(&self.etcd), Some(&self.api_server), self.controller_manager.as_ref()];
+        let started = started.into_iter().flatten().filter(|program| program.process.lock().is_some());
+        let mut checks = started.map(|program| program.check(&self.directory)).peekable();
+        if checks.peek().is_none() {
+            return Err(Error::Stopped);
+        }
+        checks.collect()
+    }
+
+    pub(super) async fn restart_api_server(&self) -> Result<(), Error> {
+        let _changing = self.changing.lock().await;
+        self.api_server.end(self.restart_grace).await?;
+        self.api_server.start(&self.directory)?;
+        self.api_server_ready().await
+    }
+
+    pub(super) fn signal_api_server(&self, signal: &str) -> Result<(), Error> {
+        self.api_server.signal(signal)
+    }
+
+    /// End everything, the data's keeper last, and remove the directory.
+    pub(super) fn stop(&self) -> Result<(), Error> {
+        if let Some(controller_manager) = &self.controller_manager {
+            controller_manager.kill()?;
+        }
+        self.api_server.kill()?;
+        self.etcd.kill()?;
+        self.directory.tidy_up()
+    }
+
+    pub(super) fn user(&self, name: &str, groups: &[&str]) -> Result<User, Error> {
+        User::new(name, groups, &self.url, &self.authority)
+    }
+}
+
+/// A client for the runtime it is made in.
+pub(super) fn client(config: Config) -> Result<Client, Error> {
+    Client::try_from(config).map_err(|error| Error::Request { doing: "make a client".into(), error: Arc::new(error) })
+}
+
+async fn answers(client: &Client, path: &str) -> bool {
+    let Ok(request) = http::Request::get(path).body(Vec::new()) else { return false };
+    matches!(timeout(ANSWER, client.request_text(request)).await, Ok(Ok(_)))
+}

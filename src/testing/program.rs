@@ -1,0 +1,83 @@
+//! One program of the control plane: how it is started, again and again with the same flags, and whether it runs.
+
+use super::{
+    Error,
+    directory::Directory,
+    supervisor::{Process, told},
+};
+use parking_lot::Mutex;
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+/// A program with its flags. Locks are held for moments only: everything that waits looks again and again.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) binary: PathBuf,
+    pub(super) arguments: Vec<String>,
+    /// Its supervisor tidies up after all.
+    pub(super) is_last: bool,
+    /// None before the start, and after the stop.
+    pub(super) process: Mutex<Option<Process>>,
+}
+
+impl Program {
+    pub(super) fn start(&self, directory: &Directory) -> Result<(), Error> {
+        let tidy = self.is_last.then(|| directory.path());
+        let started = Process::start(&self.binary, &self.arguments, &directory.log(self.name), tidy);
+        *self.process.lock() = Some(started.map_err(Error::io(format!("start {}", self.binary.display())))?);
+        Ok(())
+    }
+
+    /// Fails if it does not run, with what it said last.
+    pub(super) fn check(&self, directory: &Directory) -> Result<(), Error> {
+        match &mut *self.process.lock() {
+            None => Err(Error::Stopped),
+            Some(process) => match process.ended() {
+                Ok(None) => Ok(()),
+                Ok(Some(status)) => Err(directory.unwell(self.name, told(status))),
+                Err(error) => Err(directory.unwell(self.name, format!("cannot be waited for: {error}"))),
+            },
+        }
+    }
+
+    pub(super) fn signal(&self, signal: &str) -> Result<(), Error> {
+        let mut process = self.process.lock();
+        let process = process.as_mut().ok_or(Error::Stopped)?;
+        process.signal(signal).map_err(Error::io(format!("send {signal} to {}", self.name)))
+    }
+
+    /// Ask it to end, and kill it after `grace`.
+    pub(super) async fn end(&self, grace: Duration) -> Result<(), Error> {
+        self.signal("TERM")?;
+        // One that is paused hears nothing before.
+        self.signal("CONT")?;
+        if !self.has_ended_within(grace).await? {
+            self.signal("KILL")?;
+            self.has_ended_within(Duration::MAX).await?;
+        }
+        Ok(())
+    }
+
+    async fn has_ended_within(&self, time: Duration) -> Result<bool, Error> {
+        let since = Instant::now();
+        loop {
+            match self.process.lock().as_mut().map(Process::ended) {
+                None => return Err(Error::Stopped),
+                Some(Ok(None)) if since.elapsed() >= time => return Ok(false),
+                Some(Ok(None)) => {}
+                Some(Ok(Some(_))) => return Ok(true),
+                Some(Err(error)) => return Err(Error::io(format!("wait for {}", self.name))(error)),
+            }
+            Process::pause_between_looks().await;
+        }
+    }
+
+    /// Kill it, and wait until nothing of it is left.
+    pub(super) fn kill(&self) -> Result<(), Error> {
+        let process = self.process.lock().take();
+        process.map_or(Ok(()), Process::kill).map_err(Error::io(format!("end {}", self.name)))
+    }
+}
