@@ -323,6 +323,7 @@ async fn agree(real: &Client, embedded: &ApiServer, case: &Case) -> Result<(), S
     let embedded = servers::client_of(&embedded.fork());
     let on = async |client| {
         let names = Names::new(&servers::word());
+        run::namespaces(client, &names).await;
         normalise(run::run(client, case, &names).await, &names)
     };
     let (expected, got) = tokio::join!(on(real), on(&embedded));

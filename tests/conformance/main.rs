@@ -6,6 +6,7 @@
 //!
 //! `cargo xtask conformance` runs it with the real server, `cargo xtask conformance --record` writes the goldens anew.
 
+mod code;
 mod differences;
 mod generated;
 mod golden;

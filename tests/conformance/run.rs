@@ -53,7 +53,7 @@ pub(crate) struct Entry {
 }
 
 /// Both namespaces exist before the case begins.
-async fn namespaces(client: &Client, names: &Names) {
+pub(crate) async fn namespaces(client: &Client, names: &Names) {
     for name in &names.namespaces {
         let body = json!({"metadata": {"name": name}}).to_string();
         let headers = vec![("content-type".into(), "application/json".into())];
@@ -63,7 +63,6 @@ async fn namespaces(client: &Client, names: &Names) {
 }
 
 pub(crate) async fn run(client: &Client, case: &Case, names: &Names) -> Transcript {
-    namespaces(client, names).await;
     let mut run =
         Run { client, case: &case.id, names, kept: HashMap::new(), watches: HashMap::new(), entries: Vec::new() };
     for step in &case.steps {
@@ -103,12 +102,10 @@ impl Run<'_> {
                     answer(parts, body).await
                 }
             }
-            Action::Events { name, until } => {
-                match self.watches.get_mut(name) {
-                    Some(watch) => watch.take(until).await,
-                    None => "not watched".into(),
-                }
-            }
+            Action::Events { name, until } => match self.watches.get_mut(name) {
+                Some(watch) => watch.take(until).await,
+                None => "not watched".into(),
+            },
             Action::Compare { left, right } => json!(self.compare(left, right)),
         };
         if let Some(name) = &step.keep {
