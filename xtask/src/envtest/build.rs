@@ -33,6 +33,7 @@ pub(super) fn all(release: &Release, cache: &Cache, programs: &[Program]) -> Res
         let time = start.elapsed();
         work.spent += time;
         work.estimate.programs -= 1;
+        work.estimate.linked += 1;
         work.status.say(&format!("built {:<24} {}", program.name, progress::words(time)));
     }
     Ok(())
@@ -123,10 +124,16 @@ fn printed(line: &str) -> Printed<'_> {
     }
 }
 
-/// The part of Go's output that says what is wrong.
+/// The part of Go's output that says what is wrong; its beginning, as what is wrong with one module is often wrong with
+/// all of them.
 fn message(output: &str) -> String {
-    let lines = output.lines().filter(|line| printed(line) == Printed::Message);
-    lines.collect::<Vec<_>>().join("\n")
+    const SHOWN: usize = 12;
+    let lines: Vec<&str> = output.lines().filter(|line| printed(line) == Printed::Message).collect();
+    let shown = lines[..lines.len().min(SHOWN)].join("\n");
+    match lines.len().saturating_sub(SHOWN) {
+        0 => shown,
+        hidden => format!("{shown}\n… and {}", progress::counted(hidden, "more line")),
+    }
 }
 
 /// Whether Go refused a `go.mod` that is newer than itself; the older it is, the less it understands of it.
@@ -149,6 +156,8 @@ mod tests {
         assert_eq!(printed("go: module lookup disabled"), Printed::Message);
         let output = "errors\ngo: downloading k8s.io/api v0.37.1\n# k8s.io/api\nx.go:1:2: undefined: y\n";
         assert_eq!(message(output), "# k8s.io/api\nx.go:1:2: undefined: y");
+        let long = message(&"no network\n".repeat(100));
+        assert_eq!((long.lines().count(), long.lines().last()), (13, Some("… and 88 more lines")));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File, TryLockError},
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     process,
 };
 
@@ -26,7 +26,9 @@ impl Cache {
     pub(super) fn of(release: &Release) -> Result<Self> {
         let caches = caches(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
             .context("neither XDG_CACHE_HOME nor HOME says where to keep the binaries: set one of them")?;
-        Ok(Self { directory: caches.join("steersman/envtest").join(&release.version) })
+        // Absolute, because Go builds in another folder than the one we are in.
+        let directory = path::absolute(caches)?.join("steersman/envtest").join(&release.version);
+        Ok(Self { directory })
     }
 
     /// The programs that are not there, or were built from something else than `inputs`.

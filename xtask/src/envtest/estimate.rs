@@ -10,7 +10,7 @@ const USUAL_WEIGHT: usize = 300;
 /// What linking a program took there, on average.
 const LINKING: Duration = Duration::from_secs(5);
 /// What all of it took there, downloads included.
-const FROM_NOTHING: Duration = Duration::from_mins(10);
+const FROM_NOTHING: &str = "usually up to 10 min if Go has compiled none of it before";
 
 /// What is done and what is left.
 #[derive(Default)]
@@ -21,13 +21,15 @@ pub(super) struct Estimate {
     pub(super) compiled: usize,
     /// Programs yet to be linked.
     pub(super) programs: usize,
+    /// Programs that are done.
+    pub(super) linked: usize,
 }
 
 impl Estimate {
     /// In words, after `spent` on building.
     pub(super) fn words(&self, spent: Duration) -> String {
         match self.packages {
-            None => format!("{} if Go has compiled none of it before", about(FROM_NOTHING)),
+            None => FROM_NOTHING.into(),
             Some(packages) => format!("{} left", about(self.left(packages, spent))),
         }
     }
@@ -36,7 +38,12 @@ impl Estimate {
         let usual = USUAL_PACE * USUAL_WEIGHT as u32;
         let pace = (usual + spent).as_secs_f64() / (USUAL_WEIGHT + self.compiled) as f64;
         let packages = packages.saturating_sub(self.compiled);
-        Duration::from_secs_f64(pace * packages as f64) + LINKING * self.programs as u32
+        Duration::from_secs_f64(pace * packages as f64) + self.linking(spent) * self.programs as u32
+    }
+
+    /// What linking a program takes: as long as here so far, if nothing else was done.
+    fn linking(&self, spent: Duration) -> Duration {
+        if self.compiled == 0 { LINKING.max(spent / (self.linked as u32 + 1)) } else { LINKING }
     }
 }
 
@@ -54,7 +61,7 @@ mod tests {
     use super::*;
 
     fn estimate(packages: usize, compiled: usize, programs: usize) -> Estimate {
-        Estimate { packages: Some(packages), compiled, programs }
+        Estimate { packages: Some(packages), compiled, programs, linked: 0 }
     }
 
     const fn seconds(count: u64) -> Duration {
@@ -65,7 +72,7 @@ mod tests {
     fn before_anything_is_compiled_the_usual_times_count() {
         assert_eq!(
             Estimate::default().words(Duration::ZERO),
-            "about 10 min if Go has compiled none of it before",
+            "usually up to 10 min if Go has compiled none of it before",
             "the packages are not listed yet"
         );
         assert_eq!(estimate(2737, 0, 4).words(Duration::ZERO), "about 10 min left");
@@ -75,6 +82,9 @@ mod tests {
     fn with_everything_compiled_only_linking_is_left() {
         assert_eq!(estimate(0, 0, 4).words(Duration::ZERO), "about 20 s left");
         assert_eq!(estimate(0, 0, 1).words(seconds(3)), "a few seconds left");
+        assert_eq!(estimate(0, 0, 3).words(seconds(46)), "about 2 min left", "46 s and still at the first");
+        let last = Estimate { linked: 3, ..estimate(0, 0, 1) };
+        assert_eq!(last.words(seconds(100)), "about 30 s left", "25 s each");
     }
 
     #[test]

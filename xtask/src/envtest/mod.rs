@@ -12,7 +12,7 @@ mod release;
 
 use std::{
     env,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     process::Command,
     time::Instant,
 };
@@ -112,11 +112,11 @@ pub(crate) fn required(root: &Path) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// The directory that the user names. Our own, which a shell may have exported, is no choice of the user's: it has to be
-/// kept up to date.
+/// The directory that the user names, absolute, since tests run in folders of their own. Our own directory, which a
+/// shell may have exported, is no choice of the user's: it has to be kept up to date.
 fn assets(cache: &Cache) -> Option<PathBuf> {
-    let named = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-    named.filter(|assets| *assets != cache.directory)
+    let named = env::var_os(VARIABLE).filter(|value| !value.is_empty())?;
+    path::absolute(named).ok().filter(|assets| *assets != cache.directory)
 }
 
 fn unusable(assets: &Path, lacking: &[Program]) -> String {
