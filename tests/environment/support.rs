@@ -94,9 +94,10 @@ pub(crate) fn helper(name: &str, variables: &[(&str, &str)]) -> (Child, Option<S
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let said =
-        lines.map_while(Result::ok).find_map(|line| line.split_once("helper: ").map(|(_, text)| text.to_owned()));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let said = lines.find_map(|line| line.split_once("helper: ").map(|(_, text)| text.to_owned()));
+    // Who writes to a pipe that nobody reads fails.
+    thread::spawn(move || lines.for_each(drop));
     (child, said)
 }
 
