@@ -5,6 +5,7 @@
 //!
 //! * [`object`]: what names an object, [`ObjectKey`](object::ObjectKey).
 //! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
+//! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
 //!
 //! ```
 //! use steersman::prelude::*;

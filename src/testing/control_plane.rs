@@ -93,14 +93,10 @@ impl ControlPlane {
             directory.keep();
         }
         Ok(Self {
-            etcd: program(ETCD, flags::etcd(&ports, &files), &options.etcd_flags),
-            api_server: program(API_SERVER, flags::api_server(&ports, &files), &options.api_server_flags),
+            etcd: program(ETCD, flags::etcd(ports, &files), &options.etcd_flags),
+            api_server: program(API_SERVER, flags::api_server(ports, &files), &options.api_server_flags),
             controller_manager: options.controller_manager.then(|| {
-                program(
-                    CONTROLLER_MANAGER,
-                    flags::controller_manager(&ports, &files),
-                    &options.controller_manager_flags,
-                )
+                program(CONTROLLER_MANAGER, flags::controller_manager(ports, &files), &options.controller_manager_flags)
             }),
             kubeconfig: files.kubeconfig,
             directory,

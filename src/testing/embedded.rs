@@ -1,26 +1,30 @@
 //! The embedded server as a test sees it: the same calls as on the real one, and the server itself for what only it can do.
 
-use super::{Error, TestServer, definitions, namespaces};
+use super::{Error, TestServer, cut::Connection, definitions, namespaces};
 use kube_client::Client;
 use serde::Serialize;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
 };
-use steersman_apiserver::{ApiServer, Authority, Identity, Options, Running};
+use steersman_apiserver::{ApiServer, Authority, Identity, Options, Running, Service};
 use tempfile::TempDir;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, watch};
+
+const KUBECONFIG: &str = "admin.kubeconfig";
 
 /// An embedded server, for one test. It ends when this and its clients are dropped.
 pub struct Embedded {
     server: ApiServer,
+    restarts: watch::Sender<()>,
     /// Opened when somebody asks for a kubeconfig.
-    door: OnceCell<Door>,
+    door: Mutex<Option<Box<Door>>>,
 }
 
 /// The socket, and the kubeconfig that says where it is.
 struct Door {
-    _running: Running,
+    running: Running,
+    authority: Authority,
     directory: TempDir,
 }
 
@@ -41,7 +45,7 @@ impl Embedded {
 
     /// A server with settings of your own.
     pub fn new(server: ApiServer) -> Self {
-        Self { server, door: OnceCell::new() }
+        Self { server, restarts: watch::Sender::new(()), door: Mutex::default() }
     }
 
     /// The server: its faults, its journal, its forks.
@@ -49,18 +53,23 @@ impl Embedded {
         &self.server
     }
 
-    async fn open(&self) -> Result<Door, Error> {
+    fn connect(&self, service: Service) -> Client {
+        Client::new(Connection { service, restarts: self.restarts.subscribe() }, "default")
+    }
+
+    async fn open(&self) -> Result<Box<Door>, Error> {
         let authority = Authority::generate().map_err(|error| Error::Certificates(error.to_string()))?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let running = self.server.listen(address, Some(&authority)).await.map_err(|error| refused("listen", error))?;
+        let running = self.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &authority).await?;
         let directory = tempfile::tempdir().map_err(Error::io("make a directory among the temporary files"))?;
         let written = running.kubeconfig().write(&directory.path().join(KUBECONFIG));
         written.map_err(|error| refused("write its kubeconfig", error))?;
-        Ok(Door { _running: running, directory })
+        Ok(Box::new(Door { running, authority, directory }))
+    }
+
+    async fn listen(&self, address: SocketAddr, authority: &Authority) -> Result<Running, Error> {
+        self.server.listen(address, Some(authority)).await.map_err(|error| refused("listen", error))
     }
 }
-
-const KUBECONFIG: &str = "admin.kubeconfig";
 
 impl TestServer for Embedded {
     fn name(&self) -> &'static str {
@@ -68,12 +77,12 @@ impl TestServer for Embedded {
     }
 
     fn client(&self) -> Result<Client, Error> {
-        Ok(Client::new(self.server.service(), "default"))
+        Ok(self.connect(self.server.service()))
     }
 
     fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client, Error> {
         let identity = Identity::new(user, "", groups.iter().copied());
-        Ok(Client::new(self.server.service_as(identity), "default"))
+        Ok(self.connect(self.server.service_as(identity)))
     }
 
     async fn install(&self, definitions: impl IntoIterator<Item: Serialize> + Send) -> Result<(), Error> {
@@ -84,7 +93,16 @@ impl TestServer for Embedded {
     }
 
     async fn restart(&self) -> Result<(), Error> {
+        let mut door = self.door.lock().await;
         self.server.compact();
+        self.restarts.send_replace(());
+        if let Some(open) = door.take() {
+            let Door { running, authority, directory } = *open;
+            let address = running.addr();
+            running.stop().await;
+            let running = self.listen(address, &authority).await?;
+            *door = Some(Box::new(Door { running, authority, directory }));
+        }
         Ok(())
     }
 
@@ -93,8 +111,12 @@ impl TestServer for Embedded {
     }
 
     async fn kubeconfig(&self) -> Result<PathBuf, Error> {
-        let door = self.door.get_or_try_init(|| self.open()).await?;
-        Ok(door.directory.path().join(KUBECONFIG))
+        let mut door = self.door.lock().await;
+        let open = match door.take() {
+            Some(open) => open,
+            None => self.open().await?,
+        };
+        Ok(door.insert(open).directory.path().join(KUBECONFIG))
     }
 }
 

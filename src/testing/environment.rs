@@ -44,8 +44,8 @@ pub struct Environment {
 }
 
 enum Inner {
-    Started(ControlPlane),
-    Existing { config: Config, kubeconfig: Option<PathBuf> },
+    Started(Box<ControlPlane>),
+    Existing { config: Box<Config>, kubeconfig: Option<PathBuf> },
 }
 
 impl fmt::Debug for Environment {
@@ -59,7 +59,12 @@ impl Environment {
     pub async fn start(options: Options) -> Result<Self, Error> {
         let existing = options.existing_cluster.unwrap_or_else(|| says_true("USE_EXISTING_CLUSTER"));
         let inner = apart(move || async move {
-            if existing { existing_cluster().await } else { ControlPlane::start(&options).await.map(Inner::Started) }
+            if existing {
+                existing_cluster().await
+            } else {
+                let plane = ControlPlane::start(&options).await?;
+                Ok(Inner::Started(Box::new(plane)))
+            }
         });
         Ok(Self { inner: Arc::new(inner.await?) })
     }
@@ -75,7 +80,7 @@ impl Environment {
     pub fn config(&self) -> Config {
         match &*self.inner {
             Inner::Started(plane) => plane.admin.config(),
-            Inner::Existing { config, .. } => config.clone(),
+            Inner::Existing { config, .. } => *config.clone(),
         }
     }
 
@@ -219,7 +224,7 @@ async fn existing_cluster() -> Result<Inner, Error> {
     let first = |paths: std::ffi::OsString| env::split_paths(&paths).next();
     let named = env::var_os("KUBECONFIG").and_then(first).filter(|path| !path.as_os_str().is_empty());
     let usual = || Some(PathBuf::from(env::var_os("HOME")?).join(".kube/config"));
-    Ok(Inner::Existing { config, kubeconfig: named.or_else(usual).filter(|path| path.is_file()) })
+    Ok(Inner::Existing { config: config.into(), kubeconfig: named.or_else(usual).filter(|path| path.is_file()) })
 }
 
 /// A variable that is set to `true`.

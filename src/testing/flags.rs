@@ -39,7 +39,7 @@ pub(super) fn url(port: u16) -> http::Uri {
     format!("https://127.0.0.1:{port}").parse().expect("an address and a port are an URL")
 }
 
-pub(super) fn etcd(ports: &Ports, files: &Files) -> Vec<String> {
+pub(super) fn etcd(ports: Ports, files: &Files) -> Vec<String> {
     let (clients, peers) = (ports.etcd, ports.etcd_peer);
     vec![
         format!("--data-dir={}", shown(&files.etcd)),
@@ -53,7 +53,7 @@ pub(super) fn etcd(ports: &Ports, files: &Files) -> Vec<String> {
     ]
 }
 
-pub(super) fn api_server(ports: &Ports, files: &Files) -> Vec<String> {
+pub(super) fn api_server(ports: Ports, files: &Files) -> Vec<String> {
     let port = ports.api_server;
     let (certificate, key) = (shown(&files.certificate), shown(&files.key));
     vec![
@@ -78,7 +78,7 @@ pub(super) fn api_server(ports: &Ports, files: &Files) -> Vec<String> {
     ]
 }
 
-pub(super) fn controller_manager(ports: &Ports, files: &Files) -> Vec<String> {
+pub(super) fn controller_manager(ports: Ports, files: &Files) -> Vec<String> {
     vec![
         format!("--kubeconfig={}", shown(&files.kubeconfig)),
         "--controllers=garbage-collector-controller,namespace-controller".into(),

@@ -51,6 +51,7 @@
 mod apart;
 mod binaries;
 mod control_plane;
+mod cut;
 mod definitions;
 mod directory;
 mod embedded;

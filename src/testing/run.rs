@@ -128,10 +128,12 @@ fn bounded(test: impl Future<Output: TestOutput>) {
     let limit = limit.map_or(LIMIT, Duration::from_secs);
     // The runtime ends before this returns, and with it what the test left running.
     let output = runtime().block_on(async { timeout(limit, test).await });
-    match output.map(TestOutput::failure) {
-        Ok(None) => {}
-        Ok(Some(failure)) => panic!("the test failed: {failure}"),
-        Err(_) => panic!("the test was still running after {} s and was ended", limit.as_secs()),
+    let failure = match output {
+        Ok(output) => output.failure().map(|failure| format!("the test failed: {failure}")),
+        Err(_) => Some(format!("the test was still running after {} s and was ended", limit.as_secs())),
+    };
+    if let Some(failure) = failure {
+        panic!("{failure}");
     }
 }
 

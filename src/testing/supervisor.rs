@@ -69,8 +69,18 @@ pub(super) struct Process {
 impl Process {
     /// Start a program; what it says is appended to `log`. With `tidy`, that directory is tidied up when this process ends.
     pub(super) fn start(program: &Path, arguments: &[String], log: &Path, tidy: Option<&Path>) -> io::Result<Self> {
+        Self::start_under("/bin/sh", program, arguments, log, tidy)
+    }
+
+    fn start_under(
+        shell: &str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+        tidy: Option<&Path>,
+    ) -> io::Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
-        let mut supervisor = Command::new("/bin/sh")
+        let mut supervisor = Command::new(shell)
             .args(["-c", SCRIPT, "sh"])
             .arg(tidy.unwrap_or(Path::new("")))
             .arg(program)
@@ -127,5 +137,92 @@ pub(super) fn told(status: ExitStatus) -> String {
     match status.code() {
         Some(code) if code > 128 => format!("was ended by signal {}", code - 128),
         _ => format!("ended with {status}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, path::PathBuf, time::Instant};
+
+    /// The shells that `/bin/sh` is, here and elsewhere.
+    fn shells() -> impl Iterator<Item = &'static str> {
+        ["/bin/sh", "/bin/dash", "/bin/bash"].into_iter().filter(|shell| Path::new(shell).exists())
+    }
+
+    /// A directory as an environment has it, and a program of `sh` that has written its process id there.
+    fn running(shell: &str, script: &str) -> (PathBuf, Process, String) {
+        let directory = tempfile::tempdir().unwrap().keep();
+        fs::create_dir(directory.join("data")).unwrap();
+        let script = format!("echo $$ > {0}/new; mv {0}/new {0}/pid; {script}", directory.display());
+        let arguments = ["-c".to_owned(), script];
+        let process =
+            Process::start_under(shell, Path::new("/bin/sh"), &arguments, &directory.join("log"), Some(&directory));
+        let pid = soon("the program runs", || fs::read_to_string(directory.join("pid")).ok());
+        (directory, process.unwrap(), pid.trim().into())
+    }
+
+    fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        let since = Instant::now();
+        loop {
+            if let Some(seen) = look() {
+                return seen;
+            }
+            assert!(since.elapsed() < Duration::from_secs(30), "waited for: {what}");
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn is_gone(pid: &str) -> Option<()> {
+        let lives = Command::new("/bin/sh").args(["-c", "kill -0 $0 2>/dev/null", pid]).status().unwrap().success();
+        (!lives).then_some(())
+    }
+
+    #[test]
+    fn a_program_ends_with_the_pipe_and_its_directory_goes_with_it() {
+        for shell in shells() {
+            let (directory, process, pid) = running(shell, "while :; do sleep 1; done");
+            drop(process);
+            soon("the program is killed", || is_gone(&pid));
+            soon("the directory is removed", || (!directory.exists()).then_some(()));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_kept_without_the_data() {
+        for shell in shells() {
+            let (directory, process, pid) = running(shell, "while :; do sleep 1; done");
+            fs::write(directory.join("keep"), "").unwrap();
+            process.kill().unwrap();
+            assert!(is_gone(&pid).is_some() && directory.join("log").exists() && !directory.join("data").exists());
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_program_that_ends_by_itself_is_noticed_with_its_status() {
+        for shell in shells() {
+            let (directory, mut process, _) = running(shell, "exit 7");
+            let status = soon("the supervisor has ended", || process.ended().unwrap());
+            assert_eq!((status.code(), told(status).as_str()), (Some(7), "ended with exit status: 7"), "{shell}");
+            process.signal("TERM").unwrap();
+            assert!(directory.exists(), "it was not the end of this process");
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
+
+    #[test]
+    fn signals_reach_the_program() {
+        for shell in shells() {
+            let (directory, mut process, _) = running(shell, "trap 'exit 3' TERM; while :; do sleep 0.01; done");
+            process.signal("TERM").unwrap();
+            assert_eq!(soon("it has heard", || process.ended().unwrap()).code(), Some(3), "{shell}");
+            fs::remove_dir_all(directory).unwrap();
+
+            let (directory, mut process, _) = running(shell, "while :; do sleep 1; done");
+            process.signal("KILL").unwrap();
+            assert_eq!(told(soon("it is killed", || process.ended().unwrap())), "was ended by signal 9", "{shell}");
+            fs::remove_dir_all(directory).unwrap();
+        }
     }
 }

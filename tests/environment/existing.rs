@@ -1,0 +1,36 @@
+//! An existing cluster: another environment, seen by its kubeconfig from another process.
+
+use super::support::{helper, is_helper, own};
+use steersman::testing::{Env, Environment, Error, Options, TestServer};
+
+#[tokio::test]
+#[ignore = "a helper: started in a process of its own, whose variables name the cluster"]
+async fn helper_uses_the_existing_cluster() {
+    if !is_helper() {
+        return;
+    }
+    let environment = Environment::start(Options::default()).await.unwrap();
+    assert!(environment.is_existing() && environment.directory().is_none());
+    assert!(matches!(environment.user("alice", &[]), Err(Error::Existing(_))));
+    let error = environment.restart_apiserver().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "an existing cluster cannot be restarted: unset USE_EXISTING_CLUSTER, so that a server of the test's own is started"
+    );
+    let namespace = Env::real().await.unwrap().namespace("existing").await.unwrap();
+    environment.stop().await.unwrap();
+    environment.client().unwrap().apiserver_version().await.expect("it is not ours to stop");
+    println!("helper: {namespace}");
+}
+
+#[tokio::test]
+async fn an_existing_cluster_is_used_and_left_as_it_is() {
+    let Some(own) = own(Options::default()).await else { return };
+    let kubeconfig = own.environment.kubeconfig().unwrap().to_str().unwrap();
+    let variables = [("KUBECONFIG", kubeconfig), ("USE_EXISTING_CLUSTER", "true")];
+    let (mut child, namespace) = helper("existing::helper_uses_the_existing_cluster", &variables);
+    assert!(child.wait().unwrap().success());
+    let client = own.environment.client().unwrap();
+    let api: kube_client::Api<k8s_openapi::api::core::v1::Namespace> = kube_client::Api::all(client);
+    api.get(&namespace.unwrap()).await.unwrap();
+}
