@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use super::results::{Totals, closing_line};
 use crate::{
     deps, envtest,
+    leftovers::Mark,
     process::{self, Event},
     progress::{self, StatusLine},
 };
@@ -144,6 +145,8 @@ impl Runner {
         let mut command = process::cargo(&self.root);
         command.args(["test", "--workspace", "--locked"]).args(targets);
         envtest::tell(&mut command, &self.root)?;
+        let mark = Mark::new();
+        mark.put_on(&mut command);
         if self.keep_going {
             command.arg("--no-fail-fast");
         }
@@ -154,10 +157,14 @@ impl Runner {
             Some(line.to_owned())
         })?;
         *self.totals.get_or_insert_default() += sum;
+        let left = mark.left();
         match outcome {
             Outcome::Failed(text) => Ok(Outcome::Failed(without_successes(&text))),
             Outcome::Passed if step == Step::Test && sum.passed == 0 => {
                 Ok(Outcome::Failed(format!("{output}\nno test ran: a gate without tests checks nothing")))
+            }
+            Outcome::Passed if !left.is_empty() => {
+                Ok(Outcome::Failed(format!("the tests left processes behind:\n{}", left.join("\n"))))
             }
             outcome => Ok(outcome),
         }
