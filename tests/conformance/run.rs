@@ -113,7 +113,9 @@ impl Run<'_> {
         };
         if let Some(name) = &step.keep {
             let bodies = match &answer {
-                Value::Array(answers) => answers.iter().map(|answer| answer.get("body").unwrap_or(answer).clone()).collect(),
+                Value::Array(answers) => {
+                    answers.iter().map(|answer| answer.get("body").unwrap_or(answer).clone()).collect()
+                }
                 one => one["body"].clone(),
             };
             self.kept.insert(name.clone(), bodies);
@@ -162,9 +164,12 @@ impl Run<'_> {
     /// Put in what the braces stand for.
     fn fill(&self, text: &str, turn: usize) -> String {
         static BRACES: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new(r"\{([a-z][a-z0-9]*(?:\[\d+\])?(?:\.[^{}\s]+)?)\}").expect("a pattern"));
+            LazyLock::new(|| Regex::new(r"\{([a-z][a-z0-9]*(?:\[\d+\]|\*\d+)?(?:\.[^{}\s]+)?)\}").expect("a pattern"));
         let filled = BRACES.replace_all(text, |found: &Captures<'_>| match &found[1] {
             "i" => turn.to_string(),
+            many if let Some((word, times)) = many.split_once('*') => {
+                word.repeat(times.parse().expect("a number of times"))
+            }
             name => self
                 .names
                 .all()
