@@ -25,7 +25,7 @@ static GO: LazyLock<[(Regex, &str); 8]> = LazyLock::new(|| {
         (pattern(r#" in scheme "[^"]*""#), ""),
         (pattern(r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: \S+, AdditionalErrorMsg: "), ""),
         // Until protobuf has landed.
-        (pattern(r", application/vnd\.kubernetes\.protobuf"), ""),
+        (pattern(r", application/vnd\.kubernetes\.protobuf(;stream=watch)?"), ""),
         (pattern(r"json: cannot unmarshal .*"), "$go"),
         (pattern(r"strconv\.\w+: .*"), "$go"),
         (
