@@ -130,10 +130,8 @@ pub(crate) struct Scale {
 pub(crate) enum NameRule {
     /// `a.b-c.d`, at most 253: most types.
     Subdomain,
-    /// `a-b`, at most 63, starting with a letter or digit: namespaces.
+    /// `a-b`, at most 63, starting with a letter or digit: namespaces and services.
     Label,
-    /// `a-b`, at most 63, starting with a letter: services.
-    Label1035,
     /// Anything that can stand in a path: RBAC.
     PathSegment,
 }

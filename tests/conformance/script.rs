@@ -29,7 +29,8 @@
 //! | `COMPARE a.path b.path` | whether the first value is less than, the same as or greater than the second |
 //!
 //! In braces: `{ns}` and `{ns2}` are namespaces of the case's own, `{id}` is a word and `{group}` an API group nobody else uses; `{name.path}` is a
-//! field of an answer that was kept, `{name[2].path}` of the second of a repeated step. Other braces are left alone.
+//! field of an answer that was kept, `{name[2].path}` of the second of a repeated step; `{x*5}` is `xxxxx`, for what is too long. Other
+//! braces are left alone.
 
 use std::fmt;
 

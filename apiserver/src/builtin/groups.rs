@@ -222,6 +222,7 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         flags: &[NeedsVersion, CreateOnUpdate],
         columns: columns::LEASE,
+        prepare: prepare::lease,
         validate: validate::lease,
         ..namespaced("coordination.k8s.io", "leases", "io.k8s.api.coordination.v1.Lease")
     },

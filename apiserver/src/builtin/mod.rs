@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn names_follow_the_rule_of_their_kind() {
         assert_eq!(find("", "namespaces").strategy.name, NameRule::Label);
-        assert_eq!(find("", "services").strategy.name, NameRule::Label1035);
+        assert_eq!(find("", "services").strategy.name, NameRule::Label);
         assert_eq!(find("rbac.authorization.k8s.io", "clusterroles").strategy.name, NameRule::PathSegment);
     }
 

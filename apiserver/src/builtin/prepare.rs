@@ -52,6 +52,22 @@ fn list<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mu
     object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten().filter(|item| item.is_object())
 }
 
+/// What elects leaders among candidates is behind a gate that is closed. Times are kept in UTC.
+pub(super) fn lease(object: &mut Value, _: Option<&Value>) {
+    fill(object, "spec", json!({}));
+    let Some(spec) = object["spec"].as_object_mut() else { return };
+    for gated in ["preferredHolder", "strategy"] {
+        spec.remove(gated);
+    }
+    for time in ["acquireTime", "renewTime"] {
+        if let Some(text) = spec.get(time).and_then(Value::as_str).filter(|text| !text.ends_with('Z'))
+            && let Ok(time_of_day) = text.parse::<jiff::Timestamp>()
+        {
+            spec.insert(time.into(), format!("{time_of_day:.6}").into());
+        }
+    }
+}
+
 pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
     if let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).map(String::from) {
         put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);

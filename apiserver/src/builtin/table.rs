@@ -231,7 +231,7 @@ pub(super) static CORE: &[Row] = &[
         categories: &["all"],
         flags: &[CreateOnUpdate, ReturnsDeleted],
         status: WITH_METADATA,
-        name: NameRule::Label1035,
+        name: NameRule::Label,
         columns: columns::SERVICE,
         selectable: &["spec.clusterIP", "spec.type"],
         prepare: prepare::service,

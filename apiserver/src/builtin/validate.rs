@@ -3,6 +3,7 @@
 
 use super::cells::{items, text};
 use crate::status::FieldError;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 /// The most that the data of a config map or secret may come to.
@@ -54,9 +55,13 @@ fn bad_keys(object: &Value, field: &str) -> Vec<FieldError> {
     let wrong = |key: &str| {
         let plain = !key.is_empty() && key.chars().all(|it| it.is_ascii_alphanumeric() || "-._".contains(it));
         match key {
-            _ if key.len() > 253 => Some("must be no more than 253 bytes"),
-            _ if !plain => Some("a valid config key must consist of alphanumeric characters, '-', '_' or '.'"),
+            _ if key.len() > 253 => Some("must be no more than 253 characters"),
+            _ if !plain => Some(
+                "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+                 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+            ),
             "." => Some("must not be '.'"),
+            ".." => Some("must not be '..'"),
             _ if key.starts_with("..") => Some("must not start with '..'"),
             _ => None,
         }
@@ -82,10 +87,18 @@ pub(super) fn config_map(object: &Value, old: Option<&Value>) -> Vec<FieldError>
     let size = map(object, "data").map(|(_, value)| value.as_str().unwrap_or_default().len()).sum::<usize>()
         + map(object, "binaryData").map(|(_, value)| decoded_len(value)).sum::<usize>();
     if size > MAX_DATA {
-        // About the whole object, which the real server's path for that has no name for.
-        errors.push(FieldError::too_long("", MAX_DATA));
+        // About the whole object: that is how the real server's path to it reads.
+        errors.push(FieldError::too_long("[]", MAX_DATA));
     }
     errors
+}
+
+/// Why what base64 stands for is no JSON; nothing if there is nothing.
+fn not_json(text: &Value) -> Option<String> {
+    let bytes = STANDARD.decode(text.as_str()?).ok()?;
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).err()?;
+    let what = if bytes.is_empty() { "unexpected end of JSON input" } else { "invalid character" };
+    Some(format!("{what}: {error}"))
 }
 
 pub(super) fn secret(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -108,6 +121,12 @@ pub(super) fn secret(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     };
     let missing = required.iter().filter(|key| object["data"].get(**key).is_none());
     errors.extend(missing.map(|key| FieldError::required(format!("data[{key}]"), "")));
+    let documents = required.iter().filter(|key| key.starts_with(".docker"));
+    errors.extend(
+        documents
+            .filter_map(|key| not_json(&object["data"][*key]).map(|why| (key, why)))
+            .map(|(key, why)| FieldError::invalid(format!("data[{key}]"), &json!("<secret contents redacted>"), why)),
+    );
     let account = "kubernetes.io/service-account.name";
     if text(object, "/type") == "kubernetes.io/service-account-token"
         && object["metadata"]["annotations"][account].as_str().unwrap_or_default().is_empty()
@@ -146,10 +165,6 @@ pub(super) fn lease(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     let mut errors: Vec<_> = not_negative(object, "spec.leaseTransitions").into_iter().collect();
     if duration.as_i64().is_some_and(|it| it <= 0) {
         errors.insert(0, FieldError::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
-    }
-    if !text(object, "/spec/preferredHolder").is_empty() && text(object, "/spec/strategy").is_empty() {
-        let why = "may only be specified if `strategy` is defined";
-        errors.push(FieldError::forbidden("spec.preferredHolder", why));
     }
     errors
 }
@@ -217,7 +232,7 @@ mod tests {
         let most = "a".repeat(MAX_DATA);
         assert!(config_map(&json!({"data": {"a": most}}), None).is_empty());
         let errors = config_map(&json!({"data": {"a": most, "b": "b"}}), None);
-        assert_eq!(told(errors), [": Too long: may not be more than 1048576 bytes"]);
+        assert_eq!(told(errors), ["[]: Too long: may not be more than 1048576 bytes"]);
 
         // Of a secret, what its base64 stands for counts.
         let encoded = format!("{}YQ==", "YWFh".repeat(MAX_DATA / 3));

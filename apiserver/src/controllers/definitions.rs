@@ -270,7 +270,7 @@ pub(crate) async fn install(core: &Core, definition: Value) -> Result<()> {
     let catalog = core.catalog();
     let definitions = catalog.stored(DEFINITIONS).ok_or_else(Failure::no_resource)?;
     call(core, definitions, "", Part::Whole, |call| {
-        let mut definition = call.accept(Body { value: definition, duplicates: Vec::new() })?;
+        let mut definition = call.accept(Body::of(definition))?;
         let Some(existing) = core.store.get(DEFINITIONS, &name) else { return call.create(definition).map(drop) };
         meta_mut(&mut definition).insert("resourceVersion".into(), existing.revision.to_string().into());
         call.update(&name, &Input::Replace(definition)).map(drop)

@@ -3,11 +3,13 @@
 //! Clients name what they take by preference; a form that is not served is passed over, and only if nothing is left
 //! is the request refused.
 
-use crate::status::{Failure, Result};
+use crate::status::{Details, Failure, Reason, Result};
 use std::cmp::Reverse;
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const YAML: &str = "application/yaml";
+/// Not served yet, but nothing that is unheard of.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
@@ -124,6 +126,21 @@ impl<'a> Clause<'a> {
     }
 }
 
+/// Refuses what no representation of a built-in type can be: its router does, before anybody looks at parameters.
+pub(crate) fn route(accept: Option<&str>, streams: bool) -> Result<()> {
+    let known = |clause: &str| {
+        let kind = media_type(clause);
+        matches!(kind, JSON | YAML | PROTOBUF) || kind.ends_with('*')
+    };
+    let accept = accept.unwrap_or_default();
+    if accept.is_empty() || accept.split(',').any(known) {
+        return Ok(());
+    }
+    let stream = if streams { ", application/json;stream=watch" } else { "" };
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}{stream}");
+    Err(Failure::new(406, Reason::NotAcceptable, message).about(Details::default()))
+}
+
 /// The format of an object in a body; JSON if nothing is said.
 pub(crate) fn body_format(content_type: Option<&str>) -> Result<Format> {
     match media_type(content_type.unwrap_or_default()).to_ascii_lowercase().as_str() {
@@ -138,7 +155,15 @@ pub(crate) fn patch_type(content_type: Option<&str>, strategic: bool) -> Result<
     let all = [JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
     let served: Vec<_> = all.into_iter().filter(|&known| strategic || known != STRATEGIC_MERGE_PATCH).collect();
     let asked = media_type(content_type.unwrap_or_default());
-    served.iter().find(|&&known| known == asked).copied().ok_or_else(|| Failure::unsupported_media_type(&served))
+    served.iter().find(|&&known| known == asked).copied().ok_or_else(|| {
+        // Of built-in types it is the router that refuses.
+        match strategic {
+            true => {
+                Failure::new(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type").about(Details::default())
+            }
+            false => Failure::unsupported_media_type(&served),
+        }
+    })
 }
 
 fn media_type(content_type: &str) -> &str {

@@ -16,8 +16,8 @@ use crate::{
     catalog::{NAMESPACES, Served},
     decode,
     patch::Patch,
-    registry::{Answer, Call, DeleteOptions, Input, Part, ScaleInput},
-    status::{Failure, Reason, Result},
+    registry::{Answer, Call, DeleteOptions, Input, Part, ScaleInput, unrecognized},
+    status::{Failure, Result},
 };
 use bytes::Bytes;
 use http::header;
@@ -41,13 +41,24 @@ impl Request<'_> {
             return if served.strategy().custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
         }
         let part = part(served, location)?;
+        let (custom, group, plural) = (served.strategy().custom, &served.resource.group, &served.resource.plural);
+        if custom && matches!(verb, "update" | "patch") && location.name.is_none() {
+            return Err(Failure::bad_request("name must be provided"));
+        }
+        if custom && part != Part::Whole && matches!(verb, "create" | "delete") {
+            return Err(Failure::verb_not_supported(group, plural, verb));
+        }
         let misplaced = match verb {
-            "create" => location.name.is_some(),
+            // The real server does not mind the name in the path of a custom object.
+            "create" => location.name.is_some() && !custom,
             "update" | "patch" => location.name.is_none(),
             _ => part != Part::Whole && verb != "get",
         };
         if misplaced || !served.resource.verbs.contains(&verb) {
             return Err(Failure::method_not_allowed());
+        }
+        if !custom {
+            accept::route(self.header(&header::ACCEPT), matches!(verb, "list" | "watch"))?;
         }
         let options = self.write_options(verb)?;
         let mut call = Call {
@@ -59,7 +70,12 @@ impl Request<'_> {
             options: &options,
             warnings: Vec::new(),
         };
-        let mut reply = self.serve(&mut call, served, location, verb).await?;
+        let mut reply = match self.serve(&mut call, served, location, verb).await {
+            Ok(reply) => reply,
+            // What was doubtful is told beside what was wrong.
+            Err(failure) if !call.warnings.is_empty() => Reply::failure(&failure),
+            Err(failure) => return Err(failure),
+        };
         reply.warnings = call.warnings;
         Ok(reply)
     }
@@ -87,25 +103,21 @@ impl Request<'_> {
             "get" => self.get(call, name).await,
             "create" => {
                 let show = self.show_object()?;
-                let object = call.accept(self.decode_body()?)?;
+                let object = call.accept(self.decode_object(&call.served.resource.kind)?)?;
                 let answer = call.create(object)?;
                 self.object(201, call, &answer, show)
             }
             "update" | "patch" if call.part == Part::Scale => self.scale(call, name, verb),
             "update" => {
                 let show = self.show_object()?;
-                let object = call.accept(self.decode_body()?)?;
+                let object = call.accept(self.decode_object(&call.served.resource.kind)?)?;
                 let (answer, created) = call.update(name, &Input::Replace(object))?;
                 self.object(if created { 201 } else { 200 }, call, &answer, show)
             }
             "patch" => {
                 let show = self.show_object()?;
-                let patch = self.patch(call)?;
-                let duplicates = match &patch {
-                    Patch::Merge(_) => decode::json(&self.body)?.duplicates,
-                    Patch::Json(_) => Vec::new(),
-                };
-                let (answer, _) = call.update(name, &Input::Patch(patch, duplicates))?;
+                let (patch, faults) = self.patch(call)?;
+                let (answer, _) = call.update(name, &Input::Patch(patch, faults))?;
                 self.object(200, call, &answer, show)
             }
             "delete" => {
@@ -130,7 +142,19 @@ impl Request<'_> {
         }
     }
 
-    fn patch(&self, call: &Call<'_>) -> Result<Patch> {
+    /// The same for an object of a kind.
+    fn decode_object(&self, kind: &str) -> Result<decode::Body> {
+        self.decode_body().map_err(|failure| {
+            let version = if failure.message.starts_with("json") { "couldn't get version/kind; " } else { "" };
+            match failure.code {
+                400 => unrecognized(kind, &format!("{version}{}", failure.message), &self.body),
+                _ => failure,
+            }
+        })
+    }
+
+    /// A patch, and what is doubtful in it.
+    fn patch(&self, call: &Call<'_>) -> Result<(Patch, Vec<String>)> {
         let strategic = !call.served.strategy().custom;
         match self.patch_type(strategic)? {
             // The place of server-side apply and strategic merge: until they are served, they are types not known.
@@ -161,8 +185,11 @@ impl Request<'_> {
     fn scale(&self, call: &mut Call<'_>, name: &str, verb: &str) -> Result<Reply> {
         let show = self.show_object()?;
         let input = match verb {
-            "patch" => ScaleInput::Patch(self.patch(call)?),
-            _ => ScaleInput::replace(self.decode_body()?.value)?,
+            "patch" => {
+                let (patch, faults) = self.patch(call)?;
+                ScaleInput::Patch(patch, faults)
+            }
+            _ => ScaleInput::Replace(self.decode_body()?),
         };
         let scale = call.update_scale(name, &input)?;
         self.encoded(200, &scale, show.format())
@@ -226,6 +253,10 @@ fn part(served: &Served, location: &Location) -> Result<Part> {
         Some("status") if strategy.status.is_some() => Ok(Part::Status),
         Some("scale") if strategy.scale.is_some() => Ok(Part::Scale),
         Some("finalize") if &*served.table == NAMESPACES => Ok(Part::Finalize),
-        Some(_) => Err(Failure::new(404, Reason::NotFound, "the server could not find the requested resource")),
+        Some(_) if strategy.custom => {
+            let name = location.name.as_deref().unwrap_or_default();
+            Err(Failure::not_found(&served.resource.group, &served.resource.plural, name))
+        }
+        Some(_) => Err(Failure::no_resource()),
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
-/// An answer that is not a failure.
+/// An answer; failures become one last.
 pub(super) struct Reply {
     pub(super) code: u16,
     pub(super) content_type: &'static str,
@@ -26,6 +26,11 @@ impl Reply {
 
     pub(super) fn text(code: u16, text: &'static str) -> Self {
         Self::new(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+    }
+
+    pub(super) fn failure(failure: &Failure) -> Self {
+        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
+        Self { retry_after, ..Self::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
     }
 
     /// What is said where there is nothing, outside of the core group.
@@ -51,10 +56,7 @@ impl Reply {
 
 /// What goes out.
 pub(super) fn respond(reply: Result<Reply>) -> Response<Body> {
-    let reply = reply.unwrap_or_else(|failure| {
-        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
-        Reply { retry_after, ..Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
-    });
+    let reply = reply.unwrap_or_else(|failure| Reply::failure(&failure));
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

@@ -17,19 +17,24 @@ use std::sync::Arc;
 const NAME_ATTEMPTS: usize = 8;
 
 /// What only the server may say of an object.
-const OWNED: [&str; 6] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"];
+const OWNED: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"];
 
 impl Call<'_> {
     /// Store a new object.
     pub(crate) fn create(&mut self, mut object: Value) -> Result<Answer> {
-        if !matches!(meta_text(&object, "resourceVersion"), "" | "0") {
+        // What is no number is none.
+        if meta_text(&object, "resourceVersion").parse().is_ok_and(|version: u64| version > 0) {
             return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
         }
         let mut namespace = self.open_namespace()?;
         let meta = meta_mut(&mut object);
         for field in OWNED {
             meta.remove(field);
+        }
+        // A type without generations leaves what it is told.
+        if self.served.strategy().generation != Generation::None || meta.get("generation") == Some(&0.into()) {
+            meta.remove("generation");
         }
         let name = meta_text(&object, "name").to_owned();
         self.mutate(Operation::Create, &name, &mut object, None)?;
@@ -39,9 +44,12 @@ impl Call<'_> {
             self.generate_name(&mut object, &base);
         }
         let name = meta_text(&object, "name").to_owned();
-        self.warnings.extend(meta::dedupe_owner_references(&mut object));
+        self.warnings.extend(meta::dedupe_owner_references(&mut object, false));
         self.prepare_create(&mut object);
         self.validate(&name, &object, None)?;
+        if self.served.strategy().custom {
+            self.warnings.extend(meta::finalizer_warnings(&object, None));
+        }
         self.core.admission.run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;
         if self.options.dry_run {
             return match self.find(&name) {
@@ -52,7 +60,7 @@ impl Call<'_> {
         let mut attempts = 0;
         while attempts < NAME_ATTEMPTS {
             let name = meta_text(&object, "name");
-            let (key, content) = (self.key(name), Some(self.encode(&object)));
+            let (key, content) = (self.key(name), Some(self.encode(&object)?));
             let guard = namespace.as_deref().map(|object| Guard { table: NAMESPACES, object });
             match self.core.store.write_guarded(&self.served.table, &key, None, content, guard) {
                 Ok(change) => return Ok(change.after.clone().map_or(Answer::Value(object), Answer::Stored)),

@@ -154,7 +154,7 @@ impl Call<'_> {
         } else if gone {
             Some(self.core.store.write(&self.served.table, &existing.key, Some(existing.revision), None))
         } else {
-            let content = self.encode(&new);
+            let content = self.encode(&new)?;
             if content == *existing.content() {
                 return Ok(Some(Answer::Stored(existing)));
             }

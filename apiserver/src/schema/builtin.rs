@@ -110,7 +110,7 @@ impl Builder<'_> {
             Some(each) => {
                 let id = self.add(each);
                 // In Go a null in a map is the zero value, which for a text is the empty one.
-                if each.kind == "string" && each.format.is_empty() {
+                if each.kind == "string" && matches!(each.format.as_str(), "" | "byte") {
                     self.nodes[id as usize].default = Some(json!(""));
                 }
                 Additional::Each(id)

@@ -226,6 +226,11 @@ impl fmt::Debug for Schema {
     }
 }
 
+/// What Go says of a text that is no time; nothing if it is one.
+pub(crate) fn time_error(text: &str) -> Option<String> {
+    gotime::parse(text, false).err()
+}
+
 /// Fields that every object has, and that are not its schema's business.
 fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
