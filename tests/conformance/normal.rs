@@ -12,6 +12,8 @@ static UUID: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"));
 static MICRO_TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"));
+/// How long ago something was, as tables tell it.
+static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[smhdy]){1,2}$"));
 /// Where a text names a revision.
 static REVISION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: |precondition \(|record \()(\d+)")
@@ -120,6 +122,16 @@ impl Sight {
                 && let Some(warnings) = value.as_str()
             {
                 value = in_order(warnings).into();
+            }
+            if field == "cells"
+                && let Some(cells) = value.as_array_mut()
+            {
+                for cell in cells.iter_mut().filter(|cell| cell.as_str().is_some_and(|text| AGE.is_match(text))) {
+                    *cell = "$age".into();
+                }
+            }
+            if field == "etag" {
+                value = "$etag".into();
             }
             if field == "causes"
                 && let Some(causes) = value.as_array_mut()

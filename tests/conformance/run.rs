@@ -91,7 +91,13 @@ impl Run<'_> {
                 }
                 answers.into()
             }
-            Action::Until { goal, request } => self.until(goal, request).await,
+            Action::Until { goal, request } => {
+                self.repeat(request, |answer| Self::reached(goal, &answer).then_some(answer)).await
+            }
+            Action::Pick { list, field, value, request } => {
+                let value = self.fill(value, 1);
+                self.repeat(request, |answer| pick(answer, list, field, &value)).await
+            }
             Action::Watch { name, path, headers } => {
                 let response = request(self.client, "GET", &self.fill(path, 1), headers, String::new()).await;
                 let (parts, body) = response.into_parts();
@@ -127,21 +133,25 @@ impl Run<'_> {
         send(self.client, request.method, &path, &headers, body).await
     }
 
-    async fn until(&self, goal: &Goal, request: &Request) -> Value {
+    /// Sends a request until its answer is taken.
+    async fn repeat(&self, request: &Request, take: impl Fn(Value) -> Option<Value>) -> Value {
         let begun = Instant::now();
         loop {
             let answer = self.send(request, 1).await;
-            let reached = match goal {
-                Goal::Code(code) => answer["code"] == *code,
-                Goal::Field { pointer, value } => answer["body"].pointer(pointer) == Some(value),
-            };
-            if reached {
-                return answer;
+            if let Some(taken) = take(answer.clone()) {
+                return taken;
             }
             if begun.elapsed() > PATIENCE {
                 return json!({"never": answer});
             }
             tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn reached(goal: &Goal, answer: &Value) -> bool {
+        match goal {
+            Goal::Code(code) => answer["code"] == *code,
+            Goal::Field { pointer, value } => answer["body"].pointer(pointer) == Some(value),
         }
     }
 
@@ -189,6 +199,15 @@ impl Run<'_> {
             None => "missing".into(),
         }
     }
+}
+
+/// An answer with only those items of a list that have a text in a field; `None` if there are none.
+fn pick(mut answer: Value, list: &str, field: &str, value: &str) -> Option<Value> {
+    let items = answer["body"].pointer(list).and_then(Value::as_array)?;
+    let picked: Vec<_> =
+        items.iter().filter(|item| item.pointer(field).and_then(Value::as_str) == Some(value)).cloned().collect();
+    answer["body"] = picked.into();
+    (answer["body"] != json!([])).then_some(answer)
 }
 
 /// A watch, read line by line.
@@ -265,17 +284,28 @@ async fn request(
 async fn answer(parts: http::response::Parts, body: Body) -> Value {
     let body = tokio::time::timeout(PATIENCE, body.collect()).await.expect("a body in time").expect("a whole body");
     let body = body.to_bytes();
-    let body = match serde_json::from_slice(&body) {
-        Ok(json) => json,
-        Err(_) => Value::String(String::from_utf8_lossy(&body).into_owned()),
+    let headers = headers_of(&parts.headers);
+    let is_yaml = headers["content-type"] == "application/yaml";
+    let mut answer = json!({"code": parts.status.as_u16(), "headers": headers});
+    let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+    answer["body"] = match serde_json::from_slice(&body) {
+        Ok(json) => {
+            if body.windows(3).any(|bytes| bytes == b"\n  ") {
+                answer["indented"] = true.into();
+            }
+            json
+        }
+        // What it says, not how it is laid out.
+        Err(_) if is_yaml => serde_saphyr::from_slice(&body).unwrap_or_else(|_| text()),
+        Err(_) => text(),
     };
-    json!({"code": parts.status.as_u16(), "headers": headers_of(&parts.headers), "body": body})
+    answer
 }
 
 /// Those that are part of the interface.
 fn headers_of(headers: &http::HeaderMap) -> Value {
     let mut kept = serde_json::Map::new();
-    for name in ["content-type", "location", "retry-after", "warning", "allow"] {
+    for name in ["content-type", "location", "retry-after", "warning", "allow", "etag"] {
         let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         if !values.is_empty() {
             kept.insert(name.into(), values.join(", ").into());

@@ -20,10 +20,11 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `GET`, `POST`, `PUT`, `PATCH`, `DELETE path` | that request; a body is JSON unless a header says otherwise |
+//! | `GET`, `POST`, `PUT`, `PATCH`, `DELETE`, `HEAD`, `OPTIONS path` | that request; a body is JSON unless a header says otherwise |
 //! | `MERGE`, `JSON`, `STRATEGIC`, `APPLY path` | a `PATCH` of that type |
 //! | `x8 POST path` | eight times, `{i}` is 1 to 8 |
 //! | `UNTIL 404 GET path`, `UNTIL /a/b=1 GET path` | repeats until the code, or the field, is that; the last answer counts |
+//! | `PICK /list/field=value GET path` | repeats until some of a list's items have that in a field; only they count: `/items/metadata/name=a` |
 //! | `WATCH name path` | opens a watch (`watch=1` is added) |
 //! | `EVENTS name 3`, `EVENTS name end`, `EVENTS name to x` | so many of its events, all until it ends, or all up to the first of the object `x` |
 //! | `COMPARE a.path b.path` | whether the first value is less than, the same as or greater than the second |
@@ -54,6 +55,7 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     Send { times: usize, request: Request },
     Until { goal: Goal, request: Request },
+    Pick { list: String, field: String, value: String, request: Request },
     Watch { name: String, path: String, headers: Vec<(String, String)> },
     Events { name: String, until: Until },
     Compare { left: String, right: String },
@@ -139,6 +141,14 @@ fn step(block: &[&str]) -> Result<Step, String> {
             let (goal, request) = two()?;
             Action::Until { goal: self::goal(goal)?, request: self::request(request, &lines)? }
         }
+        "PICK" => {
+            let (pick, request) = two()?;
+            let (path, value) = pick.split_once('=').ok_or_else(|| format!("`{pick}` is not /list/field=value"))?;
+            let begin = path[1..].find('/').map(|at| at + 1).ok_or_else(|| format!("`{path}` names no field"))?;
+            let (list, field) = path.split_at(begin);
+            let request = self::request(request, &lines)?;
+            Action::Pick { list: list.into(), field: field.into(), value: value.into(), request }
+        }
         "WATCH" => {
             let (name, path) = two()?;
             let joint = if path.contains('?') { '&' } else { '?' };
@@ -185,6 +195,8 @@ fn request(line: &str, lines: &[&str]) -> Result<Request, String> {
         "PUT" => ("PUT", None),
         "PATCH" => ("PATCH", None),
         "DELETE" => ("DELETE", None),
+        "HEAD" => ("HEAD", None),
+        "OPTIONS" => ("OPTIONS", None),
         "MERGE" => ("PATCH", Some("application/merge-patch+json")),
         "JSON" => ("PATCH", Some("application/json-patch+json")),
         "STRATEGIC" => ("PATCH", Some("application/strategic-merge-patch+json")),
@@ -239,6 +251,13 @@ mod tests {
         let Action::Send { request, .. } = step.action else { panic!("{step:?}") };
         assert_eq!(request.body, "kind: X");
         assert_eq!(request.headers, [("content-type".into(), "application/yaml".into())]);
+    }
+
+    #[test]
+    fn items_are_picked_by_a_field() {
+        let step = only_step("PICK /items/metadata/name={group} GET /apis\n");
+        let Action::Pick { list, field, value, request } = step.action else { panic!("{step:?}") };
+        assert_eq!([&*list, &*field, &*value, &*request.path], ["/items", "/metadata/name", "{group}", "/apis"]);
     }
 
     #[test]
