@@ -49,7 +49,12 @@ pub(crate) fn between(expected: &Transcript, got: &Transcript) -> Vec<Difference
 }
 
 /// Down to the fields that differ.
-fn walk(path: String, a: Option<&Value>, b: Option<&Value>, found: &mut impl FnMut(String, Option<&Value>, Option<&Value>)) {
+fn walk(
+    path: String,
+    a: Option<&Value>,
+    b: Option<&Value>,
+    found: &mut impl FnMut(String, Option<&Value>, Option<&Value>),
+) {
     match (a, b) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             let more = b.keys().filter(|field| !a.contains_key(*field));
@@ -127,7 +132,8 @@ mod tests {
         let rows = "# Title\n| case | field | reason |\n|---|---|---|\n| `c` | `1.a` | because |\n";
         let known = known(rows).expect("a well-formed table");
         assert_eq!(known, [Known { case: "c".into(), field: "1.a".into() }]);
-        let difference = |field: &str| Difference { field: field.into(), line: String::new(), expected: None, got: None };
+        let difference =
+            |field: &str| Difference { field: field.into(), line: String::new(), expected: None, got: None };
         assert!(known[0].covers("c", &difference("1.a")) && known[0].covers("c", &difference("1.a.b")));
         assert!(!known[0].covers("c", &difference("1.ab")) && !known[0].covers("d", &difference("1.a")));
     }

@@ -44,7 +44,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let entry = |line: &str, answer| Entry { line: line.into(), answer };
-        let one = Transcript(vec![entry("GET /a", json!({"code": 200, "body": {"a": "x\n\ny"}})), entry("EVENTS w 0", json!([]))]);
+        let one = Transcript(vec![
+            entry("GET /a", json!({"code": 200, "body": {"a": "x\n\ny"}})),
+            entry("EVENTS w 0", json!([])),
+        ]);
         let golden = Golden::from([("one".into(), one), ("two".into(), Transcript(Vec::new()))]);
         assert_eq!(read(&write(&golden)), Ok(golden));
     }

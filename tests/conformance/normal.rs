@@ -13,14 +13,18 @@ static UUID: LazyLock<Regex> =
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"));
 static MICRO_TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"));
 /// Where a text names a revision.
-static REVISION: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: |precondition \(|record \()(\d+)"));
+static REVISION: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: |precondition \(|record \()(\d+)")
+});
 /// Words that come from inside Go, and say the same as the code and the reason do.
 static GO: LazyLock<[(Regex, &str); 4]> = LazyLock::new(|| {
     [
         (pattern(r"json: cannot unmarshal .*"), "$go"),
         (pattern(r"strconv\.\w+: .*"), "$go"),
-        (pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"), "$go"),
+        (
+            pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"),
+            "$go",
+        ),
         // The version that a server is at: of the type in one, of everything in the other.
         (pattern(r"current: \d+"), "current: $$rv"),
     ]

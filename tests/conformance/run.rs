@@ -113,7 +113,9 @@ impl Run<'_> {
         };
         if let Some(name) = &step.keep {
             let bodies = match &answer {
-                Value::Array(answers) => answers.iter().map(|answer| answer.get("body").unwrap_or(answer).clone()).collect(),
+                Value::Array(answers) => {
+                    answers.iter().map(|answer| answer.get("body").unwrap_or(answer).clone()).collect()
+                }
                 one => one["body"].clone(),
             };
             self.kept.insert(name.clone(), bodies);

@@ -33,7 +33,8 @@ fn golden_path(sheet: &str) -> PathBuf {
 
 fn sheets() -> Vec<Sheet> {
     let only = std::env::var("STEERSMAN_CONFORMANCE_ONLY").unwrap_or_default();
-    let mut files: Vec<_> = fs::read_dir(folder("cases")).expect("the cases").map(|file| file.expect("a file").path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder("cases")).expect("the cases").map(|file| file.expect("a file").path()).collect();
     files.sort();
     let mut sheets = Vec::new();
     for file in files {
@@ -65,7 +66,10 @@ async fn on_real(client: &Client, case: &Case) -> Transcript {
 }
 
 /// The transcripts of all cases, by id.
-async fn all<'a, F: Future<Output = Transcript>>(sheets: &'a [Sheet], on: impl Fn(&'a Case) -> F) -> BTreeMap<&'a str, Transcript> {
+async fn all<'a, F: Future<Output = Transcript>>(
+    sheets: &'a [Sheet],
+    on: impl Fn(&'a Case) -> F,
+) -> BTreeMap<&'a str, Transcript> {
     let cases = sheets.iter().flat_map(|sheet| &sheet.cases);
     stream::iter(cases)
         .map(|case| {
@@ -98,7 +102,8 @@ async fn every_case_is_answered_as_the_real_server_does() {
     let embedded = servers::embedded().await;
     let answers = all(&sheets, |case| on_embedded(&embedded, case)).await;
     let listed = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("apiserver/DIFFERENCES.md"));
-    let listed = differences::known(&listed.expect("the list of differences")).unwrap_or_else(|mistake| panic!("{mistake}"));
+    let listed =
+        differences::known(&listed.expect("the list of differences")).unwrap_or_else(|mistake| panic!("{mistake}"));
     for sheet in &sheets {
         for case in &sheet.cases {
             report.add("the embedded server", sheet, case, &answers[case.id.as_str()], &listed);
@@ -162,7 +167,8 @@ impl Report {
         if std::env::var_os("STEERSMAN_CONFORMANCE_ONLY").is_none() {
             for known in listed.iter().filter(|known| !self.used.contains(known)) {
                 self.failed += 1;
-                let _ = writeln!(self.text, "{}: `{}` is listed, and is no difference any more", known.case, known.field);
+                let _ =
+                    writeln!(self.text, "{}: `{}` is listed, and is no difference any more", known.case, known.field);
             }
         }
         assert!(self.failed == 0, "{} failures\n{}", self.failed, self.text);
