@@ -321,7 +321,7 @@ impl Failure {
             message: "Too large resource version".into(),
             field: String::new(),
         };
-        Self::new(504, Reason::Timeout, format!("Too large resource version: {wanted}, current: {current}"))
+        Self::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {wanted}, current: {current}"))
             .about(Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() })
     }
 

@@ -69,9 +69,7 @@ pub(super) fn lease(object: &mut Value, _: Option<&Value>) {
 }
 
 pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
-    if let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).map(String::from) {
-        put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);
-    }
+    label_with_name(object);
     // Afterwards only `/finalize` changes them.
     if let Some(old) = old {
         put(object, "spec", old["spec"].clone());
@@ -83,6 +81,23 @@ pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
         && !all.contains(&json!("kubernetes"))
     {
         all.push("kubernetes".into());
+    }
+}
+
+/// A namespace after `/finalize`, which is the one that changes its spec.
+pub(crate) fn namespace_finalized(object: &mut Value) {
+    label_with_name(object);
+    fill(object, "spec", json!({}));
+    if items(object, "/spec/finalizers").is_empty()
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        spec.remove("finalizers");
+    }
+}
+
+fn label_with_name(object: &mut Value) {
+    if let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).map(String::from) {
+        put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);
     }
 }
 

@@ -45,14 +45,16 @@ impl Request<'_> {
         if custom && matches!(verb, "update" | "patch") && location.name.is_none() {
             return Err(Failure::bad_request("name must be provided"));
         }
-        if custom && part != Part::Whole && matches!(verb, "create" | "delete") {
+        if custom && part != Part::Whole && !matches!(verb, "get" | "update" | "patch") {
             return Err(Failure::verb_not_supported(group, plural, verb));
         }
-        let misplaced = match verb {
+        let misplaced = match (verb, part) {
             // The real server does not mind the name in the path of a custom object.
-            "create" => location.name.is_some() && !custom,
-            "update" | "patch" => location.name.is_none(),
-            _ => part != Part::Whole && verb != "get",
+            ("create", _) => location.name.is_some() && !custom,
+            (_, Part::Finalize) => verb != "update",
+            ("update" | "patch", _) => location.name.is_none(),
+            (_, Part::Whole) | ("get", _) => false,
+            _ => true,
         };
         if misplaced || !served.resource.verbs.contains(&verb) {
             return Err(Failure::method_not_allowed());
@@ -123,8 +125,9 @@ impl Request<'_> {
             "delete" => {
                 let show = self.show_object()?;
                 let options = self.delete_options()?;
-                let answer = call.delete(name, &options)?;
-                self.object(200, call, &answer, show)
+                let (answer, gone) = call.delete(name, &options)?;
+                let code = if options.asks_whether_gone && !gone { 202 } else { 200 };
+                self.object(code, call, &answer, show)
             }
             "deletecollection" => self.delete_collection(call),
             _ => Err(Failure::method_not_allowed()),
@@ -166,7 +169,11 @@ impl Request<'_> {
     }
 
     fn delete_options(&self) -> Result<DeleteOptions> {
-        let body = if self.body.is_empty() { None } else { Some(self.decode_body()?.value) };
+        let unread = |failure: Box<Failure>| {
+            let message = format!("couldn't get version/kind; {}", failure.message);
+            if failure.code == 400 { Failure::bad_request(message) } else { failure }
+        };
+        let body = if self.body.is_empty() { None } else { Some(self.decode_body().map_err(unread)?.value) };
         DeleteOptions::parse(body.as_ref(), self.query)
     }
 

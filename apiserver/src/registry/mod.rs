@@ -23,7 +23,8 @@ pub(crate) use update::Input;
 use crate::{
     admission::{Operation, Review},
     auth::Identity,
-    catalog::Served,
+    builtin,
+    catalog::{NAMESPACES, Served},
     http::query::write::WriteOptions,
     meta,
     object::{Content, Key, Object},
@@ -165,6 +166,8 @@ impl Call<'_> {
         // What types ask beyond that is about what a status update leaves as it is.
         if self.part != Part::Status {
             errors.extend(self.type_errors(object, old));
+        } else if &*self.served.table == NAMESPACES {
+            errors.extend(builtin::validate_phase(object));
         }
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
     }
