@@ -253,7 +253,13 @@ impl Failure {
 
     /// 422: the object is not valid, with one cause per error.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Box<Self> {
-        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        // What is wrong twice in the same way is said once, but counted.
+        let mut texts: Vec<_> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let what = match &texts[..] {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
@@ -270,6 +276,12 @@ impl Failure {
     pub fn method_not_allowed() -> Box<Self> {
         Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .about(Details::default())
+    }
+
+    /// 405: that verb is not served for a custom resource.
+    pub fn verb_not_supported(verb: &str, group: &str, resource: &str) -> Box<Self> {
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
+        Self::new(405, Reason::MethodNotAllowed, message).about(details(group, resource, ""))
     }
 
     /// 406: none of the wanted representations is to be had.

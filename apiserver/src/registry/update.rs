@@ -191,6 +191,9 @@ impl Call<'_> {
                     copy(&new["metadata"], &mut kept["metadata"], field);
                 }
                 *new = kept;
+                if &*self.served.table == crate::catalog::DEFINITIONS {
+                    crate::crd::status::keep_stored(new);
+                }
             }
             Part::Finalize => {
                 let mut kept = old.clone();
