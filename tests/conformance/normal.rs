@@ -18,11 +18,22 @@ static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[smhdy]){1,2}$"));
 static REVISION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: )(\d+)"));
 /// Words that come from inside Go, and say the same as the code and the reason do.
-static GO: LazyLock<[(Regex, &str); 3]> = LazyLock::new(|| {
+static GO: LazyLock<[(Regex, &str); 5]> = LazyLock::new(|| {
     [
         (pattern(r"json: cannot unmarshal .*"), "$go"),
         (pattern(r"strconv\.\w+: .*"), "$go"),
-        (pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"), "$go"),
+        (
+            pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"),
+            "$go",
+        ),
+        (pattern(r"(?s)(valid regular expression, but isn't:) .*"), "$1 $$go"),
+        // How a definition's structures look inside of it.
+        (
+            pattern(
+                r#"Invalid value: (\[\{"(Name|additionalPrinterColumns|name)"|\{"(ID|oneOf)").*?[\]}]: (must|only) "#,
+            ),
+            "Invalid value: $$go: $4 ",
+        ),
     ]
 });
 
@@ -110,8 +121,12 @@ impl Sight {
                     *cell = "$age".into();
                 }
             }
-            if field == "etag" {
-                value = "$etag".into();
+            match field.as_str() {
+                // They depend on names that only this run uses.
+                "etag" => value = "$etag".into(),
+                "storageVersionHash" => value = "$hash".into(),
+                "serverAddress" => value = "$address".into(),
+                _ => {}
             }
             if field == "causes"
                 && let Some(causes) = value.as_array_mut()
