@@ -184,6 +184,8 @@ mod tests {
             schema: crate::resource::ResourceSchema::Custom(crate::schema::Schema::any().into()),
             columns: Vec::new(),
             selectable: Vec::new(),
+            deprecation: None,
+            storage: "v1".into(),
         }
     }
 

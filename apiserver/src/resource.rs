@@ -38,6 +38,10 @@ pub(crate) struct Resource {
     pub(crate) columns: Vec<Column>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: name and path.
     pub(crate) selectable: Vec<Selectable>,
+    /// What its users are warned of.
+    pub(crate) deprecation: Option<Arc<str>>,
+    /// The version that its objects are stored in.
+    pub(crate) storage: Arc<str>,
 }
 
 /// The schema of a resource.

@@ -277,16 +277,16 @@ impl Failure {
             .about(Details { causes, ..details(group, kind, name) })
     }
 
-    /// 405: that verb is not served by a part of a custom resource.
-    pub(crate) fn verb_not_supported(group: &str, resource: &str, verb: &str) -> Box<Self> {
-        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
-        Self::new(405, Reason::MethodNotAllowed, message).about(details(group, resource, ""))
-    }
-
     /// 405: that verb is not served here.
     pub fn method_not_allowed() -> Box<Self> {
         Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .about(Details::default())
+    }
+
+    /// 405: that verb is not served for a custom resource.
+    pub fn verb_not_supported(verb: &str, group: &str, resource: &str) -> Box<Self> {
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
+        Self::new(405, Reason::MethodNotAllowed, message).about(details(group, resource, ""))
     }
 
     /// 406: none of the wanted representations is to be had.

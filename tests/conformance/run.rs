@@ -306,8 +306,10 @@ async fn answer(parts: http::response::Parts, body: Body) -> Value {
 fn headers_of(headers: &http::HeaderMap) -> Value {
     let mut kept = serde_json::Map::new();
     for name in ["content-type", "location", "retry-after", "warning", "allow", "etag"] {
-        let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        let mut values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         if !values.is_empty() {
+            // Several are in the order of the fields that they are about, which is not kept here.
+            values.sort_unstable();
             kept.insert(name.into(), values.join(", ").into());
         }
     }

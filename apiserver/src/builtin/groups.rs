@@ -4,7 +4,7 @@ use super::table::Flag::{CreateOnUpdate, NeedsVersion, ReturnsDeleted, Scales};
 use super::table::{NOT_LABELS, Row, STATUS_ONLY, cluster, namespaced, workload};
 use super::{columns, events, prepare, rbac, validate, workloads};
 use crate::crd;
-use crate::resource::{Generation, NameRule};
+use crate::resource::{Generation, NameRule, StatusRule};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
@@ -159,7 +159,7 @@ pub(super) static NAMED: &[Row] = &[
     },
     Row {
         flags: &[NeedsVersion],
-        columns: columns::STORAGE_CAPACITY,
+        columns: columns::CREATED_AT,
         ..namespaced(STORAGE, "csistoragecapacities", "io.k8s.api.storage.v1.CSIStorageCapacity")
     },
     Row {
@@ -201,8 +201,9 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["api-extensions"],
         flags: &[NeedsVersion],
         generation: Generation::Spec,
-        status: STATUS_ONLY,
-        columns: columns::CREATED_AT,
+        // Of the metadata too, which the real server means to keep and does not.
+        status: Some(StatusRule { labels: true, annotations: true, finalizers: true }),
+        columns: columns::DEFINITION,
         prepare: crd::prepare,
         validate: crd::validate,
         ..cluster(

@@ -13,8 +13,10 @@
 pub(crate) mod age;
 mod cells;
 mod columns;
+pub(crate) mod descriptions;
 mod events;
 mod groups;
+mod more_cells;
 mod pod_cells;
 mod pods;
 mod prepare;
@@ -69,6 +71,9 @@ pub(crate) fn from_view(resource: &Resource, shown: Value) -> Value {
     }
 }
 
+/// What users of the only deprecated kind are told.
+const ENDPOINTS_DEPRECATED: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
 fn resource(row: &Row) -> Resource {
     let kind = row.kind();
     let texts = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
@@ -85,8 +90,10 @@ fn resource(row: &Row) -> Resource {
         verbs: row.verbs,
         strategy: strategy(row),
         schema: ResourceSchema::builtin(row.definition),
-        columns: row.columns.iter().map(Column::from).collect(),
+        columns: descriptions::described(row.group, row.plural, row.columns.iter().map(Column::from)),
         selectable: row.selectable.iter().map(|field| selectable(field)).collect(),
+        deprecation: (row.group.is_empty() && row.plural == "endpoints").then(|| ENDPOINTS_DEPRECATED.into()),
+        storage: if row.group == "autoscaling" { "v2" } else { row.version() }.into(),
     }
 }
 
@@ -176,7 +183,7 @@ mod tests {
             |group, plural| find(group, plural).strategy.status.map(|it| (it.labels, it.annotations, it.finalizers));
         assert_eq!(rule("apps", "deployments"), Some((false, true, true)));
         assert_eq!(rule("", "pods"), Some((true, true, true)));
-        assert_eq!(rule("apiextensions.k8s.io", "customresourcedefinitions"), Some((false, false, false)));
+        assert_eq!(rule("apiextensions.k8s.io", "customresourcedefinitions"), Some((true, true, true)));
         assert_eq!(rule("", "configmaps"), None);
     }
 

@@ -2,6 +2,7 @@
 
 use super::cells::{items, text};
 use super::validate::{immutable, one_of};
+use crate::clock::Clock;
 use crate::status::FieldError;
 use serde_json::Value;
 
@@ -83,6 +84,30 @@ fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool
     }
     errors.extend(immutable(object, old, "roleRef"));
     errors
+}
+
+/// The names of those of a kind that a role is bound to.
+fn bound(object: &Value, kind: &str) -> Value {
+    let named = items(object, "/subjects").iter().filter(|subject| subject["kind"] == kind);
+    let named: Vec<_> = named
+        .map(|subject| match text(subject, "/namespace") {
+            namespace if kind == "ServiceAccount" => format!("{namespace}/{}", text(subject, "/name")),
+            _ => text(subject, "/name").to_owned(),
+        })
+        .collect();
+    named.join(", ").into()
+}
+
+pub(super) fn bound_users(object: &Value, _: &Clock) -> Value {
+    bound(object, "User")
+}
+
+pub(super) fn bound_groups(object: &Value, _: &Clock) -> Value {
+    bound(object, "Group")
+}
+
+pub(super) fn bound_accounts(object: &Value, _: &Clock) -> Value {
+    bound(object, "ServiceAccount")
 }
 
 #[cfg(test)]

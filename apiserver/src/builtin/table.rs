@@ -210,6 +210,7 @@ pub(super) static CORE: &[Row] = &[
     },
     Row {
         short_names: &["quota"],
+        columns: columns::RESOURCE_QUOTA,
         flags: &[ReturnsDeleted],
         status: WITH_METADATA,
         prepare: prepare::resource_quota,

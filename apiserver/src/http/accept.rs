@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const YAML: &str = "application/yaml";
-/// Not served yet, but nothing that is unheard of.
+/// Named to clients, as the real server does, but not served.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -42,6 +42,8 @@ pub(crate) enum Shape {
 pub(crate) struct Representation {
     pub(crate) format: Format,
     pub(crate) shape: Shape,
+    /// The `apiVersion` of tables and of metadata alone.
+    pub(crate) meta: &'static str,
 }
 
 /// What kind of answer is to be given: not each comes in every form.
@@ -57,18 +59,45 @@ pub(crate) enum Answer {
     Other,
 }
 
+/// What the real server has its answers and its watches in.
+const FORMATS: [&str; 3] = [JSON, YAML, PROTOBUF];
+const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
+/// The version of tables and of metadata alone that clients of today ask for.
+pub(crate) const META: &str = "meta.k8s.io/v1";
+/// The one before, which is shown the same.
+const META_BETA: &str = "meta.k8s.io/v1beta1";
+
+/// The real server finds built-in routes by media types before it looks at anything else of `Accept`, and letter by letter.
+pub(crate) fn check_route(accept: Option<&str>, collection: bool) -> Result<()> {
+    let accept = accept.filter(|accept| !accept.is_empty()).unwrap_or("*/*");
+    let produced = |kind: &str| kind == "*/*" || FORMATS.contains(&kind);
+    if accept.split(',').any(|clause| produced(media_type(clause))) {
+        return Ok(());
+    }
+    let streams: &[&str] = if collection { &STREAMS } else { &[] };
+    let available = [&FORMATS, streams].concat().join(", ");
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+    Err(Failure::new(406, Reason::NotAcceptable, message).about(Details::default()))
+}
+
+/// How a failure is told: a wish that cannot be met does not hide it. `None` if it is to be indented JSON.
+pub(crate) fn of_failure(accept: Option<&str>) -> Option<Format> {
+    Representation::negotiate(accept, Answer::Other).ok().map(|representation| representation.format)
+}
+
 impl Representation {
     /// The best form that `accept` allows for the answer; JSON if there is no such header.
     pub(crate) fn negotiate(accept: Option<&str>, answer: Answer) -> Result<Self> {
         let accept = accept.unwrap_or_default();
         if accept.is_empty() {
-            return Ok(Self { format: Format::Json, shape: Shape::Plain });
+            return Ok(Self { format: Format::Json, shape: Shape::Plain, meta: META });
         }
         let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
         clauses.sort_by_key(|clause| (Reverse(clause.quality), clause.wildcards()));
         clauses.iter().find_map(|clause| clause.representation(answer)).ok_or_else(|| match answer {
-            Answer::Watch => Failure::not_acceptable(&["application/json;stream=watch"]),
-            _ => Failure::not_acceptable(&[JSON, YAML]),
+            Answer::Watch => Failure::not_acceptable(&STREAMS),
+            _ => Failure::not_acceptable(&FORMATS),
         })
     }
 }
@@ -113,7 +142,7 @@ impl<'a> Clause<'a> {
         }
         let shape = match (answer, self.parameter("as"), self.parameter("g"), self.parameter("v")) {
             (_, "", "", "") => Shape::Plain,
-            (Answer::Objects | Answer::Watch, kind, "meta.k8s.io", "v1") => match kind {
+            (Answer::Objects | Answer::Watch, kind, "meta.k8s.io", "v1" | "v1beta1") => match kind {
                 "Table" => Shape::Table,
                 "PartialObjectMetadata" => Shape::PartialMetadata,
                 "PartialObjectMetadataList" => Shape::PartialMetadataList,
@@ -122,23 +151,9 @@ impl<'a> Clause<'a> {
             (Answer::Discovery, "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Shape::AggregatedDiscovery,
             _ => return None,
         };
-        Some(Representation { format, shape })
+        let meta = if self.parameter("v") == "v1beta1" { META_BETA } else { META };
+        Some(Representation { format, shape, meta })
     }
-}
-
-/// Refuses what no representation of a built-in type can be: its router does, before anybody looks at parameters.
-pub(crate) fn route(accept: Option<&str>, streams: bool) -> Result<()> {
-    let known = |clause: &str| {
-        let kind = media_type(clause);
-        matches!(kind, JSON | YAML | PROTOBUF) || kind.ends_with('*')
-    };
-    let accept = accept.unwrap_or_default();
-    if accept.is_empty() || accept.split(',').any(known) {
-        return Ok(());
-    }
-    let stream = if streams { ", application/json;stream=watch" } else { "" };
-    let message = format!("406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}{stream}");
-    Err(Failure::new(406, Reason::NotAcceptable, message).about(Details::default()))
 }
 
 /// The format of an object in a body; JSON if nothing is said.
@@ -146,7 +161,7 @@ pub(crate) fn body_format(content_type: Option<&str>) -> Result<Format> {
     match media_type(content_type.unwrap_or_default()).to_ascii_lowercase().as_str() {
         "" | JSON => Ok(Format::Json),
         YAML => Ok(Format::Yaml),
-        _ => Err(Failure::unsupported_media_type(&[JSON, YAML])),
+        _ => Err(Failure::unsupported_media_type(&FORMATS)),
     }
 }
 
@@ -156,13 +171,12 @@ pub(crate) fn patch_type(content_type: Option<&str>, strategic: bool) -> Result<
     let served: Vec<_> = all.into_iter().filter(|&known| strategic || known != STRATEGIC_MERGE_PATCH).collect();
     let asked = media_type(content_type.unwrap_or_default());
     served.iter().find(|&&known| known == asked).copied().ok_or_else(|| {
-        // Of built-in types it is the router that refuses.
-        match strategic {
-            true => {
-                Failure::new(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type").about(Details::default())
-            }
-            false => Failure::unsupported_media_type(&served),
+        if strategic {
+            // A built-in route is not even found.
+            let message = "415: Unsupported Media Type";
+            return Failure::new(415, Reason::UnsupportedMediaType, message).about(Details::default());
         }
+        Failure::unsupported_media_type(&served)
     })
 }
 
@@ -179,12 +193,15 @@ mod tests {
 
     #[track_caller]
     fn gives(accept: &str, answer: Answer, format: Format, shape: Shape) {
-        assert_eq!(Representation::negotiate(Some(accept), answer).unwrap(), Representation { format, shape });
+        assert_eq!(
+            Representation::negotiate(Some(accept), answer).unwrap(),
+            Representation { format, shape, meta: META }
+        );
     }
 
     #[test]
     fn without_a_wish_it_is_json() {
-        let plain = Representation { format: Format::Json, shape: Shape::Plain };
+        let plain = Representation { format: Format::Json, shape: Shape::Plain, meta: META };
         assert_eq!(Representation::negotiate(None, Answer::Objects).unwrap(), plain);
         for accept in
             ["", "*/*", "application/*", "application/json", "application/json;stream=watch", "text/html, */*"]
@@ -235,7 +252,8 @@ mod tests {
             assert_eq!(failure.code, 406, "{accept}");
             assert_eq!(
                 failure.message,
-                "only the following media types are accepted: application/json, application/yaml"
+                "only the following media types are accepted: application/json, application/yaml, \
+                 application/vnd.kubernetes.protobuf"
             );
         }
         assert_eq!(Representation::negotiate(Some(YAML), Answer::Watch).unwrap_err().code, 406);

@@ -3,6 +3,7 @@
 use super::{
     accept::{self, Answer as AnswerKind, Format},
     handle::Request,
+    handle::wish,
     path::Location,
     query::{
         ListOptions,
@@ -16,11 +17,11 @@ use crate::{
     catalog::{NAMESPACES, Served},
     decode,
     patch::Patch,
-    registry::{Answer, Call, DeleteOptions, Input, Part, ScaleInput, unrecognized},
+    registry::{Answer, Call, DeleteOptions, Input, Part, ScaleInput, meta_text, unrecognized},
     status::{Failure, Result},
 };
 use bytes::Bytes;
-use http::header;
+use http::{Method, header};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -28,39 +29,27 @@ impl Request<'_> {
     /// Everything about objects.
     pub(super) async fn resource(&self, location: &Location, verb: &str) -> Result<Reply> {
         let catalog = self.core.catalog();
+        // Below built-in groups what is not there is told as a status, elsewhere as text.
+        let nothing =
+            || if catalog.has_built_in(&location.group) { Err(Failure::no_resource()) } else { Ok(Reply::nothing()) };
         let Some(served) = catalog.find(&location.group, &location.version, &location.resource) else {
-            return if location.group.is_empty() { Err(Failure::no_resource()) } else { Ok(Reply::nothing()) };
+            return nothing();
         };
         let namespace = location.namespace.as_deref().unwrap_or_default();
         let scoped = served.resource.namespaced;
         let across = namespace.is_empty() && scoped;
         if (!scoped && !namespace.is_empty()) || (across && location.name.is_some()) {
-            return if location.group.is_empty() { Err(Failure::no_resource()) } else { Ok(Reply::nothing()) };
+            return nothing();
         }
+        let custom = served.strategy().custom;
         if across && !matches!(verb, "list" | "watch") {
-            return if served.strategy().custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
+            return if custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
         }
         let part = part(served, location)?;
-        let (custom, group, plural) = (served.strategy().custom, &served.resource.group, &served.resource.plural);
-        if custom && matches!(verb, "update" | "patch") && location.name.is_none() {
-            return Err(Failure::bad_request("name must be provided"));
-        }
-        if custom && part != Part::Whole && !matches!(verb, "get" | "update" | "patch") {
-            return Err(Failure::verb_not_supported(group, plural, verb));
-        }
-        let misplaced = match (verb, part) {
-            // The real server does not mind the name in the path of a custom object.
-            ("create", _) => location.name.is_some() && !custom,
-            (_, Part::Finalize) => verb != "update",
-            ("update" | "patch", _) => location.name.is_none(),
-            (_, Part::Whole) | ("get", _) => false,
-            _ => true,
-        };
-        if misplaced || !served.resource.verbs.contains(&verb) {
-            return Err(Failure::method_not_allowed());
-        }
-        if !custom {
-            accept::route(self.header(&header::ACCEPT), matches!(verb, "list" | "watch"))?;
+        if custom {
+            check_custom(served, location, verb, part)?;
+        } else {
+            self.check_route(served, location, verb, part)?;
         }
         let options = self.write_options(verb)?;
         let mut call = Call {
@@ -70,16 +59,32 @@ impl Request<'_> {
             part,
             identity: &self.identity,
             options: &options,
-            warnings: Vec::new(),
+            warnings: served.resource.deprecation.iter().map(ToString::to_string).collect(),
         };
         let mut reply = match self.serve(&mut call, served, location, verb).await {
             Ok(reply) => reply,
             // What was doubtful is told beside what was wrong.
-            Err(failure) if !call.warnings.is_empty() => Reply::failure(&failure),
+            Err(failure) if !call.warnings.is_empty() => wish(self.parts, self.query).failure(&failure),
             Err(failure) => return Err(failure),
         };
         reply.warnings = call.warnings;
         Ok(reply)
+    }
+
+    /// Whether there is a route to a built-in resource for a verb, and for what the request takes.
+    fn check_route(&self, served: &Served, location: &Location, verb: &str, part: Part) -> Result<()> {
+        let fits = match (verb, part) {
+            ("create", _) => location.name.is_none(),
+            ("update", _) => location.name.is_some(),
+            (_, Part::Finalize) => false,
+            ("patch", _) => location.name.is_some(),
+            (_, Part::Whole) => true,
+            _ => verb == "get",
+        };
+        if !fits || self.parts.method == Method::HEAD || !served.resource.verbs.contains(&verb) {
+            return Err(Failure::method_not_allowed());
+        }
+        accept::check_route(self.header(&header::ACCEPT), matches!(verb, "list" | "watch"))
     }
 
     fn write_options(&self, verb: &str) -> Result<WriteOptions> {
@@ -106,6 +111,11 @@ impl Request<'_> {
             "create" => {
                 let show = self.show_object()?;
                 let object = call.accept(self.decode_object(&call.served.resource.kind)?)?;
+                if !served.resource.verbs.contains(&verb) {
+                    let why = "create not allowed while custom resource definition is terminating";
+                    let (group, resource) = (&served.resource.group, &served.resource.plural);
+                    return Err(Failure::forbidden(group, resource, meta_text(&object, "name"), why));
+                }
                 let answer = call.create(object)?;
                 self.object(201, call, &answer, show)
             }
@@ -183,7 +193,7 @@ impl Request<'_> {
         self.core.reach(wanted).await?;
         let object = call.get(name)?;
         if call.part == Part::Scale {
-            let scale = call.scale(&object)?;
+            let scale = show.whole(call.scale(&object)?);
             return self.encoded(200, &scale, show.format());
         }
         self.object(200, call, &Answer::Stored(object), show)
@@ -207,7 +217,7 @@ impl Request<'_> {
         let options = ListOptions::parse(self.query, false)?;
         self.core.reach(options.resource_version).await?;
         let list = call.list(&options)?;
-        let body = show.list(call.served, &list);
+        let body = show.list(call.served, &list)?;
         self.shown(200, body, &show)
     }
 
@@ -227,24 +237,24 @@ impl Request<'_> {
         let options = ListOptions::parse(self.query, false)?;
         let list = call.list(&options)?;
         call.delete_all(&list.objects, &delete)?;
-        let body = show.list(call.served, &list);
+        let body = show.list(call.served, &list)?;
         self.shown(200, body, &show)
     }
 
     fn object(&self, code: u16, call: &Call<'_>, answer: &Answer, show: Show) -> Result<Reply> {
         let body = match answer {
-            Answer::Stored(object) => show.object(call.served, object),
-            Answer::Value(value) => show.value(call.served, value),
+            Answer::Stored(object) => show.object(call.served, object)?,
+            Answer::Value(value) => show.value(call.served, value)?,
         };
         self.shown(code, body, &show)
     }
 
     fn encoded(&self, code: u16, value: &Value, format: Format) -> Result<Reply> {
-        Reply::value(code, value, format, self.query.pretty() == Some(true))
+        Reply::value(code, value, format, self.pretty())
     }
 
     fn shown(&self, code: u16, body: Bytes, show: &Show) -> Result<Reply> {
-        if show.format() == Format::Json && self.query.pretty() != Some(true) {
+        if show.format() == Format::Json && !self.pretty() {
             return Ok(Reply::new(code, accept::JSON, body));
         }
         let value: Value = serde_json::from_slice(&body).map_err(Failure::internal)?;
@@ -261,9 +271,24 @@ fn part(served: &Served, location: &Location) -> Result<Part> {
         Some("scale") if strategy.scale.is_some() => Ok(Part::Scale),
         Some("finalize") if &*served.table == NAMESPACES => Ok(Part::Finalize),
         Some(_) if strategy.custom => {
-            let name = location.name.as_deref().unwrap_or_default();
-            Err(Failure::not_found(&served.resource.group, &served.resource.plural, name))
+            let resource = &served.resource;
+            Err(Failure::not_found(&resource.group, &resource.plural, location.name.as_deref().unwrap_or_default()))
         }
         Some(_) => Err(Failure::no_resource()),
     }
+}
+
+/// Whether a verb fits a path of a custom resource: there are no routes to them in the real server, but one handler for all.
+fn check_custom(served: &Served, location: &Location, verb: &str, part: Part) -> Result<()> {
+    let known = match part {
+        Part::Whole => !verb.is_empty(),
+        _ => matches!(verb, "get" | "update" | "patch"),
+    };
+    if !known {
+        return Err(Failure::verb_not_supported(verb, &served.resource.group, &served.resource.plural));
+    }
+    if matches!(verb, "update" | "patch") && location.name.is_none() {
+        return Err(Failure::bad_request("name must be provided"));
+    }
+    Ok(())
 }

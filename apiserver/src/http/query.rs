@@ -38,7 +38,7 @@ impl Query {
         self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the answer shall be indented, if that is said.
+    /// Whether the answer shall be indented, if that is said here.
     pub(crate) fn pretty(&self) -> Option<bool> {
         let value = self.get("pretty").filter(|value| !value.is_empty())?;
         Some(matches!(value, "1" | "t" | "T" | "true" | "True" | "TRUE"))

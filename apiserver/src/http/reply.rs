@@ -28,11 +28,6 @@ impl Reply {
         Self::new(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
     }
 
-    pub(super) fn failure(failure: &Failure) -> Self {
-        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
-        Self { retry_after, ..Self::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
-    }
-
     /// What is said where there is nothing, outside of the core group.
     pub(super) fn nothing() -> Self {
         Self::text(404, "404 page not found\n")
@@ -54,9 +49,34 @@ impl Reply {
     }
 }
 
+/// How a request wants failures to be told.
+#[derive(Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) accept: Option<&'a str>,
+    pub(super) pretty: bool,
+    /// Only the head is wanted.
+    pub(super) head: bool,
+}
+
+impl Wish<'_> {
+    pub(super) fn failure(self, failure: &Failure) -> Reply {
+        let format = accept::of_failure(self.accept);
+        let pretty = self.pretty || format.is_none();
+        let plain = !pretty && format == Some(Format::Json);
+        let value = if plain { None } else { serde_json::to_value(failure).ok() };
+        let told =
+            value.and_then(|value| Reply::value(failure.code, &value, format.unwrap_or(Format::Json), pretty).ok());
+        let reply = told.unwrap_or_else(|| Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())));
+        Reply { retry_after: failure.details.as_ref().and_then(|details| details.retry_after_seconds), ..reply }
+    }
+}
+
 /// What goes out.
-pub(super) fn respond(reply: Result<Reply>) -> Response<Body> {
-    let reply = reply.unwrap_or_else(|failure| Reply::failure(&failure));
+pub(super) fn respond(reply: Result<Reply>, wish: Wish<'_>) -> Response<Body> {
+    let mut reply = reply.unwrap_or_else(|failure| wish.failure(&failure));
+    if wish.head {
+        reply.body = Body::default();
+    }
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

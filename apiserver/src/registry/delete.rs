@@ -226,6 +226,13 @@ impl Call<'_> {
             }
             return new;
         }
+        if &*self.served.table == DEFINITIONS {
+            // Not an ordinary deletion: nothing but a time, and a condition in the same write.
+            let now = self.core.clock.timestamp();
+            crate::crd::status::await_deletion(&mut new["status"], &now);
+            meta_mut(&mut new).insert("deletionTimestamp".into(), now.into());
+            return new;
+        }
         set_deletion(&mut new, self.core.clock.now(), wanted);
         bump_generation(&mut new);
         if &*self.served.table == NAMESPACES {

@@ -161,6 +161,9 @@ impl Call<'_> {
                     copy(&new["metadata"], &mut kept["metadata"], field);
                 }
                 *new = kept;
+                if &*self.served.table == crate::catalog::DEFINITIONS {
+                    crate::crd::status::keep_stored(new);
+                }
             }
             Part::Finalize => copy(old, new, "status"),
         }
