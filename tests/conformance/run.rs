@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than anything takes that does not hang.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything takes that does not hang: the real garbage collector learns of a new definition after half a minute.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// Between two tries of `UNTIL`.
 const PAUSE: Duration = Duration::from_millis(20);
 
