@@ -253,7 +253,13 @@ impl Failure {
 
     /// 422: the object is not valid, with one cause per error.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Box<Self> {
-        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        // What was found twice is two causes, but is said once.
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let what = match &texts[..] {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
@@ -264,6 +270,12 @@ impl Failure {
             .collect();
         Self::new(422, Reason::Invalid, format!("{} \"{name}\" is invalid: {what}", qualified(group, kind)))
             .about(Details { causes, ..details(group, kind, name) })
+    }
+
+    /// 405: that verb is not served by a part of a custom resource.
+    pub(crate) fn verb_not_supported(group: &str, resource: &str, verb: &str) -> Box<Self> {
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
+        Self::new(405, Reason::MethodNotAllowed, message).about(details(group, resource, ""))
     }
 
     /// 405: that verb is not served here.
@@ -304,7 +316,7 @@ impl Failure {
             message: "Too large resource version".into(),
             field: String::new(),
         };
-        Self::new(504, Reason::Timeout, format!("Too large resource version: {wanted}, current: {current}"))
+        Self::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {wanted}, current: {current}"))
             .about(Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() })
     }
 

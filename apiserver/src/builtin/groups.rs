@@ -39,7 +39,6 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["all"],
         flags: &[Scales],
         columns: columns::REPLICA_SET,
-        selectable: &["status.replicas"],
         prepare: workloads::prepare_replica_set,
         validate: workloads::validate_replica_set,
         ..workload("apps", "replicasets", "io.k8s.api.apps.v1.ReplicaSet")

@@ -24,6 +24,9 @@ mod table;
 mod validate;
 mod workloads;
 
+pub(crate) use prepare::namespace_finalized as prepare_finalize;
+pub(crate) use validate::namespace_phase as validate_phase;
+
 use crate::resource::{Column, Resource, ResourceSchema, Scale, Selectable, Strategy};
 use serde_json::Value;
 use std::sync::Arc;

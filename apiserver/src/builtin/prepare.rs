@@ -53,9 +53,7 @@ fn list<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mu
 }
 
 pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
-    if let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).map(String::from) {
-        put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);
-    }
+    label_with_name(object);
     // Afterwards only `/finalize` changes them.
     if let Some(old) = old {
         put(object, "spec", old["spec"].clone());
@@ -67,6 +65,23 @@ pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
         && !all.contains(&json!("kubernetes"))
     {
         all.push("kubernetes".into());
+    }
+}
+
+/// A namespace after `/finalize`, which is the one that changes its spec.
+pub(crate) fn namespace_finalized(object: &mut Value) {
+    label_with_name(object);
+    fill(object, "spec", json!({}));
+    if items(object, "/spec/finalizers").is_empty()
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        spec.remove("finalizers");
+    }
+}
+
+fn label_with_name(object: &mut Value) {
+    if let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).map(String::from) {
+        put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);
     }
 }
 

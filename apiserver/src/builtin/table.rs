@@ -144,6 +144,7 @@ pub(super) static CORE: &[Row] = &[
         columns: columns::NAMESPACE,
         selectable: &["status.phase"],
         prepare: prepare::namespace,
+        validate: validate::namespace,
         ..cluster("", "namespaces", "io.k8s.api.core.v1.Namespace")
     },
     Row {

@@ -46,6 +46,28 @@ fn frozen(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<FieldErro
     ["immutable"].iter().chain(fields).filter(changed).map(refused).collect()
 }
 
+/// Its finalizers are named as those of metadata are.
+pub(super) fn namespace(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let finalizers = items(object, "/spec/finalizers").iter().enumerate();
+    let short =
+        finalizers.filter(|(_, name)| !name.as_str().is_some_and(|name| name.contains('/') || name == "kubernetes"));
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    // Which of them it is, is said only of a change.
+    let field = |at| if old.is_some() { format!("spec.finalizers[{at}]") } else { "spec.finalizers".into() };
+    short.map(|(at, name)| FieldError::invalid(field(at), name, why)).collect()
+}
+
+/// A namespace's phase says whether it is being deleted.
+pub(crate) fn namespace_phase(object: &Value) -> Option<FieldError> {
+    let (phase, why) = if text(object, "/metadata/deletionTimestamp").is_empty() {
+        ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
+    } else {
+        ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
+    };
+    let found = text(object, "/status/phase");
+    (found != phase).then(|| FieldError::invalid("status.Phase", &found.into(), why))
+}
+
 fn map<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     object[field].as_object().into_iter().flatten()
 }

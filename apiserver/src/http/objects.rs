@@ -41,10 +41,16 @@ impl Request<'_> {
             return if served.strategy().custom { Ok(Reply::nothing()) } else { Err(Failure::method_not_allowed()) };
         }
         let part = part(served, location)?;
-        let misplaced = match verb {
-            "create" => location.name.is_some(),
-            "update" | "patch" => location.name.is_none(),
-            _ => part != Part::Whole && verb != "get",
+        let misplaced = match (verb, part) {
+            ("create", _) => location.name.is_some(),
+            (_, Part::Finalize) => verb != "update",
+            ("update" | "patch", _) => location.name.is_none(),
+            (_, Part::Whole) | ("get", _) => false,
+            _ if served.strategy().custom => {
+                let resource = &served.resource;
+                return Err(Failure::verb_not_supported(&resource.group, &resource.plural, verb));
+            }
+            _ => true,
         };
         if misplaced || !served.resource.verbs.contains(&verb) {
             return Err(Failure::method_not_allowed());
@@ -111,8 +117,9 @@ impl Request<'_> {
             "delete" => {
                 let show = self.show_object()?;
                 let options = self.delete_options()?;
-                let answer = call.delete(name, &options)?;
-                self.object(200, call, &answer, show)
+                let (answer, gone) = call.delete(name, &options)?;
+                let code = if options.asks_whether_gone && !gone { 202 } else { 200 };
+                self.object(code, call, &answer, show)
             }
             "deletecollection" => self.delete_collection(call),
             _ => Err(Failure::method_not_allowed()),
@@ -142,7 +149,11 @@ impl Request<'_> {
     }
 
     fn delete_options(&self) -> Result<DeleteOptions> {
-        let body = if self.body.is_empty() { None } else { Some(self.decode_body()?.value) };
+        let unread = |failure: Box<Failure>| {
+            let message = format!("couldn't get version/kind; {}", failure.message);
+            if failure.code == 400 { Failure::bad_request(message) } else { failure }
+        };
+        let body = if self.body.is_empty() { None } else { Some(self.decode_body().map_err(unread)?.value) };
         DeleteOptions::parse(body.as_ref(), self.query)
     }
 
@@ -226,6 +237,10 @@ fn part(served: &Served, location: &Location) -> Result<Part> {
         Some("status") if strategy.status.is_some() => Ok(Part::Status),
         Some("scale") if strategy.scale.is_some() => Ok(Part::Scale),
         Some("finalize") if &*served.table == NAMESPACES => Ok(Part::Finalize),
+        Some(_) if strategy.custom => {
+            let name = location.name.as_deref().unwrap_or_default();
+            Err(Failure::not_found(&served.resource.group, &served.resource.plural, name))
+        }
         Some(_) => Err(Failure::new(404, Reason::NotFound, "the server could not find the requested resource")),
     }
 }

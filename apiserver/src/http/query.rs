@@ -103,7 +103,11 @@ impl ListOptions {
         if !errors.is_empty() {
             return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", errors));
         }
-        let resource_version = resource_version(query.text("resourceVersion"))?;
+        // Only lists say whose fault it is.
+        let resource_version = resource_version(query.text("resourceVersion")).map_err(|failure| {
+            let said = || Failure::bad_request(format!("invalid resource version: {}", failure.message));
+            if watch { failure.clone() } else { said() }
+        })?;
         let position = match query.text("continue") {
             "" => None,
             // A watch has no pages.

@@ -30,6 +30,10 @@ impl Show {
         self.representation.format
     }
 
+    fn is_plain(&self) -> bool {
+        matches!(self.representation.shape, Shape::Plain | Shape::AggregatedDiscovery)
+    }
+
     /// An object by itself.
     pub(crate) fn object(&self, served: &Served, object: &Object) -> Bytes {
         match self.representation.shape {
@@ -60,6 +64,10 @@ impl Show {
     pub(crate) fn list(&self, served: &Served, list: &List) -> Bytes {
         let mut meta = Map::new();
         meta.insert("resourceVersion".into(), list.revision.to_string().into());
+        if served.strategy().custom && self.is_plain() {
+            // Lists of custom resources say that there is no more, where the others say nothing.
+            meta.insert("continue".into(), "".into());
+        }
         if let Some(next) = &list.next {
             meta.insert("continue".into(), next.as_str().into());
         }
@@ -94,7 +102,16 @@ impl Show {
         match self.representation.shape {
             Shape::Plain | Shape::AggregatedDiscovery => object,
             Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(&object),
-            Shape::Table => self.event_table(served, object),
+            Shape::Table => {
+                // Who waits for the end of the initial events finds it in the row's object, wanted or not.
+                let include = self.include;
+                if include == Include::None && object["metadata"]["annotations"].is_object() {
+                    self.include = Include::Metadata;
+                }
+                let table = self.event_table(served, object);
+                self.include = include;
+                table
+            }
         }
     }
 

@@ -79,7 +79,9 @@ impl Tables<'_> {
     }
 
     fn row(&self, object: &Value) -> Value {
-        let name = self.begins_with_name().then(|| object["metadata"]["name"].clone());
+        // A bookmark has no name.
+        let name = || object["metadata"]["name"].as_str().unwrap_or_default();
+        let name = self.begins_with_name().then(|| Value::from(name()));
         let cells: Value =
             name.into_iter().chain(self.resource.columns.iter().map(|it| self.cell(it, object))).collect();
         let object = match self.include {
@@ -116,6 +118,8 @@ pub(crate) fn partial(object: &Value) -> Value {
 /// The metadata of a list's objects, with that of the list.
 pub(crate) fn partial_list<'o>(metadata: Value, objects: impl IntoIterator<Item = &'o Value>) -> Value {
     let items: Vec<_> = objects.into_iter().map(partial).collect();
+    // An empty one is nothing, in this shape only.
+    let items = if items.is_empty() { Value::Null } else { items.into() };
     json!({
         "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
     })

@@ -26,7 +26,7 @@ impl Call<'_> {
         if !matches!(meta_text(&object, "resourceVersion"), "" | "0") {
             return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
         }
-        let mut namespace = self.open_namespace()?;
+        let mut namespace = self.open_namespace(&object)?;
         let meta = meta_mut(&mut object);
         for field in OWNED {
             meta.remove(field);
@@ -57,7 +57,7 @@ impl Call<'_> {
             match self.core.store.write_guarded(&self.served.table, &key, None, content, guard) {
                 Ok(change) => return Ok(change.after.clone().map_or(Answer::Value(object), Answer::Stored)),
                 // Something happened to the namespace: is it still there to stay?
-                Err(Refused::Guard) => namespace = self.open_namespace()?,
+                Err(Refused::Guard) => namespace = self.open_namespace(&object)?,
                 Err(Refused::Moved) if generated => {
                     attempts += 1;
                     self.generate_name(&mut object, &base);
@@ -105,7 +105,7 @@ impl Call<'_> {
     }
 
     /// The namespace of a new object: one that is there, and is to stay. `None` if the object has none.
-    fn open_namespace(&self) -> Result<Option<Arc<Object>>> {
+    fn open_namespace(&self, object: &Value) -> Result<Option<Arc<Object>>> {
         if self.namespace.is_empty() {
             return Ok(None);
         }
@@ -118,7 +118,9 @@ impl Call<'_> {
         let resource = &self.served.resource;
         let why =
             format!("unable to create new content in namespace {} because it is being terminated", self.namespace);
-        let mut failure = Failure::forbidden(&resource.group, &resource.plural, "", why);
+        let names = ["name", "generateName"].map(|field| meta_text(object, field));
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+        let mut failure = Failure::forbidden(&resource.group, &resource.plural, name, why);
         let cause = Cause {
             reason: "NamespaceTerminating",
             message: format!("namespace {} is being terminated", self.namespace),

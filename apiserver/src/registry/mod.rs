@@ -21,7 +21,8 @@ pub(crate) use update::Input;
 use crate::{
     admission::{Operation, Review},
     auth::Identity,
-    catalog::Served,
+    builtin,
+    catalog::{NAMESPACES, Served},
     decode::Body,
     http::query::write::{FieldValidation, WriteOptions},
     meta,
@@ -153,7 +154,8 @@ impl Call<'_> {
 
     fn check_namespace(&self, object: &mut Value) -> Result<()> {
         let given = meta_text(object, "namespace");
-        if !given.is_empty() && given != self.namespace {
+        // What has no namespace loses the one it says.
+        if !given.is_empty() && given != self.namespace && !self.namespace.is_empty() {
             return Err(Failure::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
@@ -250,6 +252,8 @@ impl Call<'_> {
         // What types ask beyond that is about what a status update leaves as it is.
         if self.part != Part::Status {
             errors.extend(self.type_errors(object, old));
+        } else if &*self.served.table == NAMESPACES {
+            errors.extend(builtin::validate_phase(object));
         }
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
     }

@@ -3,6 +3,7 @@
 use super::{Answer, Call, Part, bump_generation, may_go, meta_mut, meta_text};
 use crate::{
     admission::Operation,
+    builtin,
     decode::Body,
     meta,
     object::Object,
@@ -192,13 +193,7 @@ impl Call<'_> {
                 }
                 *new = kept;
             }
-            Part::Finalize => {
-                let mut kept = old.clone();
-                if kept.get("spec").is_some_and(Value::is_object) {
-                    copy(new.get("spec").unwrap_or(&Value::Null), &mut kept["spec"], "finalizers");
-                }
-                *new = kept;
-            }
+            Part::Finalize => copy(old, new, "status"),
         }
     }
 
@@ -218,8 +213,10 @@ impl Call<'_> {
                 meta.insert(field.into(), value.clone());
             }
         }
-        if self.part == Part::Whole {
-            self.prepare(new, Some(old));
+        match self.part {
+            Part::Whole => self.prepare(new, Some(old)),
+            Part::Finalize => builtin::prepare_finalize(new),
+            Part::Status | Part::Scale => {}
         }
         if self.served.strategy().generation == Generation::Spec && self.counts(new, old) {
             bump_generation(new);
