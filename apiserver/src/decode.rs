@@ -52,6 +52,10 @@ pub(crate) fn json(bytes: &Bytes) -> Result<Body> {
 pub(crate) fn yaml(bytes: &Bytes) -> Result<Body> {
     let unreadable = |error: &Error| Failure::bad_request(format!("yaml: {}", one_line(error)));
     let error = match serde_saphyr::from_slice(bytes) {
+        // Nothing is a document, but a tab is no nothing.
+        Ok(Value::Null) if bytes.contains(&b'\t') => {
+            return Err(Failure::bad_request("yaml: found character that cannot start any token"));
+        }
         Ok(value) => return Ok(Body { value, faults: Vec::new(), raw: bytes.clone() }),
         Err(error) => error,
     };

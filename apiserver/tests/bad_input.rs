@@ -123,8 +123,8 @@ async fn a_wrong_method_is_not_allowed() {
     let status = format!("{widget}/status");
     for (path, methods) in [
         (CONFIG_MAPS, &["PUT", "PATCH", "OPTIONS", "TRACE", "FOO"][..]),
-        (WIDGETS, &["PUT", "PATCH", "OPTIONS", "FOO"]),
-        (&widget, &["POST", "OPTIONS", "FOO"]),
+        (WIDGETS, &["OPTIONS", "FOO"]),
+        (&widget, &["OPTIONS", "FOO"]),
         (&status, &["POST", "DELETE", "FOO"]),
         ("/api/v1/configmaps", &["POST", "PUT", "DELETE"]),
         ("/api/v1/namespaces", &["DELETE"]),
@@ -159,7 +159,9 @@ async fn a_body_of_an_unknown_type_is_not_read() {
     ] {
         let reply = server.send(method, path, &[("content-type", content_type)], "{}").await;
         assert_eq!((reply.code, reply.reason()), (415, "UnsupportedMediaType"), "{method} {path} {content_type}");
-        assert!(reply.message().contains("accepted media types include: "), "{}", reply.text);
+        let router = method == "PATCH" && path == a_map;
+        let text = if router { "415: Unsupported Media Type" } else { "accepted media types include: " };
+        assert!(reply.message().contains(text), "{}", reply.text);
     }
     let charset = [("content-type", "application/json; charset=utf-8")];
     server.send("POST", CONFIG_MAPS, &charset, config_map("b").to_string()).await.expect(201);
