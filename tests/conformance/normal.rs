@@ -27,11 +27,11 @@ static GO: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         // Where the scheme is made in the real server's source, and how its storage wraps a failed precondition.
         (pattern(r#" in scheme "[^"]*""#), ""),
         (pattern(r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: \S+, AdditionalErrorMsg: "), ""),
-        (pattern(r"json: cannot unmarshal .*"), "$go"),
-        (pattern(r"strconv\.\w+: .*"), "$go"),
+        (pattern(r"json: cannot unmarshal .*"), "$$go"),
+        (pattern(r"strconv\.\w+: .*"), "$$go"),
         (
             pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"),
-            "$go",
+            "$$go",
         ),
         // The version that a server is at: of the type in one, of everything in the other.
         (pattern(r"current: \d+"), "current: $$rv"),
