@@ -1,5 +1,5 @@
 //! Takes out of a transcript what no two servers have in common, and keeps what it says about order and identity: uids become
-//! `$uid1`, `$uid2` by first sight, revisions `$rv1 < $rv2` by rank, generated names `$gen1`.
+//! `$uid1`, `$uid2` by first sight, revisions `$rv1 < $rv2` by rank, generated names `$gen1`, allocated addresses `$ip1` and ports `$port1`.
 //!
 //! A list's own revision is only `$list`: it depends on what others write. Where it matters, a case compares it.
 
@@ -12,6 +12,10 @@ static UUID: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"));
 static MICRO_TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"));
+/// What services are given of the range 10.0.0.0/24.
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b10\.0\.0\.\d+\b"));
+/// What services are given of the default range.
+const PORTS: std::ops::RangeInclusive<u64> = 30000..=32767;
 /// Where a text names a revision.
 static REVISION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: )(\d+)"));
@@ -47,6 +51,8 @@ struct Sight {
     uids: Vec<String>,
     revisions: BTreeSet<u64>,
     generated: Vec<String>,
+    addresses: Vec<String>,
+    ports: Vec<u64>,
 }
 
 impl Sight {
@@ -56,6 +62,7 @@ impl Sight {
                 if let Some(metadata) = map.get("metadata").and_then(Value::as_object) {
                     self.look_at_metadata(metadata);
                 }
+                self.look_at_allocated(map);
                 map.values().for_each(|value| self.look(value));
             }
             Value::Array(values) => values.iter().for_each(|value| self.look(value)),
@@ -67,6 +74,19 @@ impl Sight {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn look_at_allocated(&mut self, map: &Map<String, Value>) {
+        if let Some(address) = map.get("clusterIP").and_then(Value::as_str).filter(|address| ADDRESS.is_match(address))
+            && !self.addresses.iter().any(|seen| seen == address)
+        {
+            self.addresses.push(address.into());
+        }
+        if let Some(port) = map.get("nodePort").and_then(Value::as_u64).filter(|port| PORTS.contains(port))
+            && !self.ports.contains(&port)
+        {
+            self.ports.push(port);
         }
     }
 
@@ -100,6 +120,11 @@ impl Sight {
                 && let Some(metadata) = value.as_object_mut()
             {
                 self.rewrite_metadata(metadata);
+            }
+            if field == "nodePort"
+                && let Some(number) = self.ports.iter().position(|port| Some(*port) == value.as_u64())
+            {
+                value = format!("$port{}", number + 1).into();
             }
             if field == "causes"
                 && let Some(causes) = value.as_array_mut()
@@ -152,6 +177,13 @@ impl Sight {
         for (number, uid) in self.uids.iter().enumerate() {
             text = text.replace(uid, &format!("$uid{}", number + 1));
         }
+        if !self.addresses.is_empty() {
+            let given = ADDRESS.replace_all(&text, |found: &regex::Captures<'_>| {
+                let number = self.addresses.iter().position(|seen| seen == &found[0]);
+                number.map_or_else(|| found[0].to_owned(), |number| format!("$ip{}", number + 1))
+            });
+            text = given.into_owned();
+        }
         for (words, instead) in GO.iter() {
             text = words.replace_all(&text, *instead).into_owned();
         }
@@ -166,4 +198,26 @@ impl Sight {
 /// An object has a name or a uid; the metadata of a list, of a table or of a bookmark has not.
 fn is_of_a_list(metadata: &Map<String, Value>) -> bool {
     !metadata.contains_key("name") && !metadata.contains_key("uid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_allocated_is_numbered_by_first_sight() {
+        let entry = |answer: Value| Entry { line: String::new(), answer };
+        let service = |address: &str, port: u64| {
+            json!({"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80, "nodePort": port}]})
+        };
+        let said = json!({"message": "10.0.0.12: taken; 10.0.0.9 is free", "nodePort": 80});
+        let transcript =
+            Transcript(vec![entry(service("10.0.0.1", 30123)), entry(service("10.0.0.12", 30124)), entry(said)]);
+        let answers: Vec<_> =
+            normalise(transcript, &Names::new("w")).0.into_iter().map(|entry| entry.answer).collect();
+        assert_eq!(answers[0], json!({"clusterIP": "$ip1", "clusterIPs": ["$ip1"], "ports": [{"port": 80, "nodePort": "$port1"}]}));
+        assert_eq!(answers[1]["ports"][0]["nodePort"], "$port2");
+        assert_eq!(answers[2], json!({"message": "$ip2: taken; 10.0.0.9 is free", "nodePort": 80}));
+    }
 }
