@@ -171,6 +171,8 @@ impl Definition {
                 name: NameRule::Subdomain,
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
+                validate_status: |_| Vec::new(),
+                needs: crate::builtin::Needs::Nothing,
             },
             schema: ResourceSchema::Custom(version.schema.clone()),
             columns: version.columns.clone(),

@@ -229,6 +229,8 @@ mod tests {
                 name,
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
+                validate_status: |_| Vec::new(),
+                needs: crate::builtin::Needs::Nothing,
             },
             schema: crate::resource::ResourceSchema::Custom(crate::schema::Schema::any().into()),
             columns: Vec::new(),

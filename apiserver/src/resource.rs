@@ -1,6 +1,6 @@
 //! What the server needs to know of a resource: built-ins are rows of a table, custom ones come from their definitions.
 
-use crate::{schema::Schema, status::FieldError};
+use crate::{builtin::Needs, schema::Schema, status::FieldError};
 use serde_json::Value;
 use std::{
     ops::Deref,
@@ -90,6 +90,10 @@ pub(crate) struct Strategy {
     pub(crate) prepare: fn(&mut Value, Option<&Value>),
     /// What is wrong with an object, given the one it replaces, beyond schema and metadata.
     pub(crate) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    /// What is wrong with a status that is reported.
+    pub(crate) validate_status: fn(&Value) -> Vec<FieldError>,
+    /// What it takes from other objects.
+    pub(crate) needs: Needs,
 }
 
 /// When `metadata.generation` counts.

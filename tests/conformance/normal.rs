@@ -20,9 +20,12 @@ const PORTS: std::ops::RangeInclusive<u64> = 30000..=32767;
 static REVISION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: )(\d+)"));
 /// Words that come from inside Go, and say the same as the code and the reason do.
-static GO: LazyLock<[(Regex, &str); 3]> = LazyLock::new(|| {
+static GO: LazyLock<[(Regex, &str); 5]> = LazyLock::new(|| {
     [
         (pattern(r"json: cannot unmarshal .*"), "$go"),
+        // What of a spec changed, as a diff of Go's structs; and a pod template as one of them.
+        (pattern(r"(?s)\n@@ -.*"), ""),
+        (pattern(r#"Invalid value: \{.*"[Ss]pec":\{.*\}: field is immutable"#), "Invalid value: $go: field is immutable"),
         (pattern(r"strconv\.\w+: .*"), "$go"),
         (pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"), "$go"),
     ]

@@ -7,6 +7,7 @@
 
 mod bench;
 mod deps;
+mod gotypes;
 mod openapi;
 mod process;
 mod progress;

@@ -2,7 +2,7 @@
 
 use super::table::Flag::{CreateOnUpdate, NeedsVersion, ReturnsDeleted, Scales};
 use super::table::{NOT_LABELS, Row, STATUS_ONLY, cluster, namespaced, workload};
-use super::{columns, events, prepare, rbac, validate, workloads};
+use super::{columns, events, prepare, rbac, validate, workload_checks, workloads};
 use crate::crd;
 use crate::resource::{Generation, NameRule};
 
@@ -21,7 +21,7 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["all"],
         columns: columns::DAEMON_SET,
         prepare: workloads::prepare_daemon_set,
-        validate: workloads::validate_daemon_set,
+        validate: workload_checks::daemon_set,
         ..workload("apps", "daemonsets", "io.k8s.api.apps.v1.DaemonSet")
     },
     Row {
@@ -31,7 +31,8 @@ pub(super) static NAMED: &[Row] = &[
         status: NOT_LABELS,
         columns: columns::DEPLOYMENT,
         prepare: workloads::prepare_deployment,
-        validate: workloads::validate_deployment,
+        validate: workload_checks::deployment,
+        validate_status: workload_checks::replicas,
         ..workload("apps", "deployments", "io.k8s.api.apps.v1.Deployment")
     },
     Row {
@@ -41,7 +42,8 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::REPLICA_SET,
         selectable: &["status.replicas"],
         prepare: workloads::prepare_replica_set,
-        validate: workloads::validate_replica_set,
+        validate: workload_checks::replica_set,
+        validate_status: workload_checks::replicas,
         ..workload("apps", "replicasets", "io.k8s.api.apps.v1.ReplicaSet")
     },
     Row {
@@ -50,7 +52,7 @@ pub(super) static NAMED: &[Row] = &[
         flags: &[Scales],
         columns: columns::STATEFUL_SET,
         prepare: workloads::prepare_stateful_set,
-        validate: workloads::validate_stateful_set,
+        validate: workload_checks::stateful_set,
         ..workload("apps", "statefulsets", "io.k8s.api.apps.v1.StatefulSet")
     },
     Row {
@@ -80,7 +82,7 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["all"],
         columns: columns::CRON_JOB,
         prepare: workloads::prepare_cron_job,
-        validate: workloads::validate_cron_job,
+        validate: workload_checks::cron_job,
         ..workload("batch", "cronjobs", "io.k8s.api.batch.v1.CronJob")
     },
     Row {
@@ -88,7 +90,7 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::JOB,
         selectable: &["status.successful=status.succeeded"],
         prepare: workloads::prepare_job,
-        validate: workloads::validate_job,
+        validate: workload_checks::job,
         ..workload("batch", "jobs", "io.k8s.api.batch.v1.Job")
     },
     Row {
@@ -99,7 +101,6 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         short_names: &["ing"],
         columns: columns::INGRESS,
-        prepare: prepare::ingress,
         ..workload("networking.k8s.io", "ingresses", "io.k8s.api.networking.v1.Ingress")
     },
     Row {
@@ -113,7 +114,6 @@ pub(super) static NAMED: &[Row] = &[
         short_names: &["pdb"],
         flags: &[NeedsVersion],
         columns: columns::DISRUPTION_BUDGET,
-        prepare: prepare::disruption_budget,
         validate: validate::disruption_budget,
         ..workload("policy", "poddisruptionbudgets", "io.k8s.api.policy.v1.PodDisruptionBudget")
     },
@@ -167,14 +167,12 @@ pub(super) static NAMED: &[Row] = &[
         short_names: &["sc"],
         flags: &[ReturnsDeleted],
         columns: columns::STORAGE_CLASS,
-        prepare: prepare::storage_class,
         ..cluster(STORAGE, "storageclasses", "io.k8s.api.storage.v1.StorageClass")
     },
     Row {
         flags: &[NeedsVersion, ReturnsDeleted],
         status: STATUS_ONLY,
         columns: columns::VOLUME_ATTACHMENT,
-        prepare: prepare::volume_attachment,
         ..cluster(STORAGE, "volumeattachments", "io.k8s.api.storage.v1.VolumeAttachment")
     },
     Row {
@@ -216,7 +214,6 @@ pub(super) static NAMED: &[Row] = &[
         short_names: &["pc"],
         generation: Generation::Spec,
         columns: columns::PRIORITY_CLASS,
-        prepare: prepare::priority_class,
         ..cluster("scheduling.k8s.io", "priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass")
     },
     Row {

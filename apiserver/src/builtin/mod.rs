@@ -4,7 +4,9 @@
 //! - `columns`, `cells`, `pod_cells`, `age`: what `kubectl get` shows of them.
 //! - `prepare`: what the server fills in.
 //! - `validate`, `rbac`: what it refuses.
-//! - `pods`, `workloads`: both, for pods and what makes them.
+//! - `defaults`: what it fills in by type and field, wherever the type is used.
+//! - `pods`, `pod_checks`, `services`, `workloads`, `workload_checks`: both, for pods, what makes them and what leads to them.
+//! - `peers`: what kinds need of other objects.
 //! - `events`, `scalers`: kinds of which one stored object has two views.
 //!
 //! Kinds that are only ever created (token and access reviews) store nothing; their place is beside this table, not in
@@ -13,16 +15,23 @@
 pub(crate) mod age;
 mod cells;
 mod columns;
+pub(crate) mod defaults;
 mod events;
 mod groups;
+mod peers;
 mod pod_cells;
+mod pod_checks;
 mod pods;
 mod prepare;
 mod rbac;
 mod scalers;
+mod services;
 mod table;
 mod validate;
+mod workload_checks;
 mod workloads;
+
+pub(crate) use peers::{Needs, settle};
 
 use crate::resource::{Column, Resource, ResourceSchema, Scale, Selectable, Strategy};
 use serde_json::Value;
@@ -105,6 +114,8 @@ fn strategy(row: &Row) -> Strategy {
         name: row.name,
         prepare: row.prepare,
         validate: row.validate,
+        validate_status: row.validate_status,
+        needs: row.needs,
     }
 }
 

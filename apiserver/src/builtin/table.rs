@@ -3,7 +3,8 @@
 //! Flags, status rules and generations are those of the real server's strategies (v1.37).
 
 use super::columns::{self, Col};
-use super::{events, pods, prepare, validate, workloads};
+use super::peers::Needs;
+use super::{events, pods, prepare, services, validate, workload_checks, workloads};
 use crate::resource::{Generation, NameRule, StatusRule};
 use crate::status::FieldError;
 use serde_json::Value;
@@ -28,6 +29,8 @@ pub(super) struct Row {
     pub(super) selectable: &'static [&'static str],
     pub(super) prepare: fn(&mut Value, Option<&Value>),
     pub(super) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    pub(super) validate_status: fn(&Value) -> Vec<FieldError>,
+    pub(super) needs: Needs,
 }
 
 /// Where a kind is not like most.
@@ -82,6 +85,8 @@ pub(super) const fn namespaced(group: &'static str, plural: &'static str, defini
         selectable: &[],
         prepare: prepare::nothing,
         validate: validate::nothing,
+        validate_status: |_| Vec::new(),
+        needs: Needs::Nothing,
     }
 }
 
@@ -187,6 +192,7 @@ pub(super) static CORE: &[Row] = &[
             "status.podIP",
             "status.nominatedNodeName",
         ],
+        needs: Needs::Priority,
         prepare: pods::prepare,
         validate: pods::validate,
         ..namespaced("", "pods", "io.k8s.api.core.v1.Pod")
@@ -204,14 +210,13 @@ pub(super) static CORE: &[Row] = &[
         columns: columns::REPLICA_SET,
         selectable: &["status.replicas"],
         prepare: workloads::prepare_replication_controller,
-        validate: workloads::validate_replication_controller,
+        validate: workload_checks::replication_controller,
         ..workload("", "replicationcontrollers", "io.k8s.api.core.v1.ReplicationController")
     },
     Row {
         short_names: &["quota"],
         flags: &[ReturnsDeleted],
         status: WITH_METADATA,
-        prepare: prepare::resource_quota,
         ..namespaced("", "resourcequotas", "io.k8s.api.core.v1.ResourceQuota")
     },
     Row {
@@ -234,8 +239,9 @@ pub(super) static CORE: &[Row] = &[
         name: NameRule::Label1035,
         columns: columns::SERVICE,
         selectable: &["spec.clusterIP", "spec.type"],
-        prepare: prepare::service,
-        validate: validate::service,
+        prepare: services::prepare,
+        validate: services::validate,
+        needs: Needs::Addresses,
         ..namespaced("", "services", "io.k8s.api.core.v1.Service")
     },
 ];

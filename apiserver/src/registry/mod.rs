@@ -21,6 +21,7 @@ pub(crate) use update::Input;
 use crate::{
     admission::{Operation, Review},
     auth::Identity,
+    builtin,
     catalog::Served,
     decode::Body,
     http::query::write::{FieldValidation, WriteOptions},
@@ -237,6 +238,11 @@ impl Call<'_> {
         *object = self.served.shown(stored);
     }
 
+    /// What the type takes of other objects.
+    fn settle(&self, name: &str, object: &mut Value, old: Option<&Value>) -> Result<()> {
+        builtin::settle(self.core, self.served.strategy().needs, name, object, old)
+    }
+
     /// All that is wrong with an object.
     fn validate(&self, name: &str, object: &Value, old: Option<&Value>) -> Result<()> {
         let resource = &self.served.resource;
@@ -248,7 +254,9 @@ impl Call<'_> {
             errors.extend(resource.schema.validate(object, old));
         }
         // What types ask beyond that is about what a status update leaves as it is.
-        if self.part != Part::Status {
+        if self.part == Part::Status {
+            errors.extend((resource.strategy.validate_status)(object));
+        } else {
             errors.extend(self.type_errors(object, old));
         }
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }

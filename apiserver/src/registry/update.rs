@@ -3,6 +3,7 @@
 use super::{Answer, Call, Part, bump_generation, may_go, meta_mut, meta_text};
 use crate::{
     admission::Operation,
+    builtin::Needs,
     decode::Body,
     meta,
     object::Object,
@@ -66,6 +67,11 @@ impl Call<'_> {
         self.mutate(Operation::Update, name, &mut new, Some(&old))?;
         self.warnings.extend(meta::dedupe_owner_references(&mut new));
         self.prepare_update(&mut new, &old);
+        let core = self.core;
+        let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
+        if self.part == Part::Whole {
+            self.settle(name, &mut new, Some(&old))?;
+        }
         self.validate(name, &new, Some(&old))?;
         self.core.admission.run_validating(&self.review(Operation::Update, name, Some(&old)), Some(&new))?;
         let gone = may_go(&new) && !may_go(&old);

@@ -33,6 +33,18 @@ impl Node {
             _ => false,
         }
     }
+
+    /// The same of a field, which may also be left out when it is zero.
+    fn omits_field(&self, field: &Self, name: &str, value: &Value) -> bool {
+        let among = |names: &[Box<str>]| names.iter().any(|it| **it == *name);
+        let is_zero = match value {
+            Value::String(text) => text.is_empty(),
+            Value::Number(number) => number.as_i64() == Some(0),
+            Value::Bool(value) => !value,
+            _ => return field.omits(value) && !among(&self.written_empty),
+        };
+        is_zero && among(&self.zero)
+    }
 }
 
 struct Walk<'a> {
@@ -53,8 +65,7 @@ impl Walk<'_> {
                         (Some(id), _) => {
                             let field = self.schema.node(id);
                             self.known(field, value, &path.field(key));
-                            let written = || node.written_empty.iter().any(|name| **name == **key);
-                            return !(self.schema.builtin && field.omits(value)) || written();
+                            return !self.schema.builtin || !node.omits_field(field, key, value);
                         }
                         (None, Additional::Each(id)) => self.known(self.schema.node(id), value, &path.field(key)),
                         (None, Additional::Open | Additional::Refused) => self.unknown(value, &path.field(key)),
