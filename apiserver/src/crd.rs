@@ -173,6 +173,8 @@ impl Definition {
                 validate: |_, _| Vec::new(),
                 validate_status: |_| Vec::new(),
                 needs: crate::builtin::Needs::Nothing,
+                warn: |_| Vec::new(),
+                deprecated: None,
             },
             schema: ResourceSchema::Custom(version.schema.clone()),
             columns: version.columns.clone(),

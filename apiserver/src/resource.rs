@@ -1,6 +1,6 @@
 //! What the server needs to know of a resource: built-ins are rows of a table, custom ones come from their definitions.
 
-use crate::{builtin::Needs, schema::Schema, status::FieldError};
+use crate::{builtin::{Needs, Warn}, schema::Schema, status::FieldError};
 use serde_json::Value;
 use std::{
     ops::Deref,
@@ -94,6 +94,10 @@ pub(crate) struct Strategy {
     pub(crate) validate_status: fn(&Value) -> Vec<FieldError>,
     /// What it takes from other objects.
     pub(crate) needs: Needs,
+    /// What is said of what is taken nevertheless.
+    pub(crate) warn: Warn,
+    /// What is said to everyone who asks for it.
+    pub(crate) deprecated: Option<&'static str>,
 }
 
 /// When `metadata.generation` counts.
@@ -101,10 +105,10 @@ pub(crate) struct Strategy {
 pub(crate) enum Generation {
     /// The type has none.
     None,
+    /// It is 1, and counts only when deletion begins.
+    Deletion,
     /// With every change of `spec` (custom resources: of anything but metadata and a status of its own).
     Spec,
-    /// It is 1, and counts only when deletion begins: pods.
-    Deletion,
 }
 
 /// What a status update takes besides `status`.
@@ -134,10 +138,8 @@ pub(crate) struct Scale {
 pub(crate) enum NameRule {
     /// `a.b-c.d`, at most 253: most types.
     Subdomain,
-    /// `a-b`, at most 63, starting with a letter or digit: namespaces.
+    /// `a-b`, at most 63, starting with a letter or digit: namespaces, services.
     Label,
-    /// `a-b`, at most 63, starting with a letter: services.
-    Label1035,
     /// Anything that can stand in a path: RBAC.
     PathSegment,
 }

@@ -127,7 +127,7 @@ fn parse(text: &str) -> Package {
 
 /// A line such as `Name string `json:"name,omitempty" protobuf:"…"``.
 fn field(line: &str) -> Option<Field> {
-    let (declared, tags) = line.trim().split_once('`')?;
+    let (declared, tags) = line.trim().split_once('`').filter(|(declared, _)| !declared.starts_with("//"))?;
     let (tag, _) = tags.split_once("json:\"")?.1.split_once('"')?;
     let mut tag = tag.split(',');
     let name = tag.next().filter(|name| *name != "-")?.to_owned();
@@ -155,7 +155,7 @@ mod tests {
              type T struct {\n\
              \tmetav1.TypeMeta `json:\",inline\"`\n\
              \tInner `json:\",inline\"`\n\
-             \t// prose\n\
+             \t// Was string `json:\"was\"`\n\
              \tPolicy Policy `json:\"policy,omitempty\" protobuf:\"x\"`\n\
              \tCount *int32 `json:\"count,omitempty\"`\n\
              \tName string `json:\"name\"`\n\

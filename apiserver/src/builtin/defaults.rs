@@ -53,6 +53,7 @@ static FIELDS: &[(&str, &[(&str, &str)])] = &[
     ("scheduling.v1.PriorityClass", &[("preemptionPolicy", r#""PreemptLowerPriority""#)]),
     ("storage.v1.StorageClass", &[("reclaimPolicy", r#""Delete""#), ("volumeBindingMode", r#""Immediate""#)]),
     ("rbac.v1.RoleRef", &[("apiGroup", r#""rbac.authorization.k8s.io""#)]),
+    ("autoscaling.v1.HorizontalPodAutoscalerSpec", &[("minReplicas", "1")]),
     ("autoscaling.v2.HorizontalPodAutoscalerSpec", &[("minReplicas", "1")]),
 ];
 
@@ -73,8 +74,8 @@ pub(crate) fn rule(kind: &str) -> Option<Rule> {
         "core.v1.PodSpec" => Some(account),
         "core.v1.Container" | "core.v1.EphemeralContainer" => Some(container),
         "core.v1.Volume" => Some(volume),
-        "core.v1.ResourceRequirements" => Some(resources),
-        "core.v1.VolumeResourceRequirements" => Some(resources),
+        "core.v1.ResourceRequirements" | "core.v1.VolumeResourceRequirements" => Some(resources),
+        "core.v1.LoadBalancerIngress" => Some(ingress),
         "core.v1.ServicePort" => Some(service_port),
         "core.v1.ServiceSpec" => Some(affinity),
         "core.v1.LimitRangeItem" => Some(limit),
@@ -120,12 +121,11 @@ fn volume(volume: &mut Map<String, Value>) {
 
 /// Amounts of resources are no finer than thousandths.
 fn resources(resources: &mut Map<String, Value>) {
-    let lists = ["limits", "requests"];
-    for (name, list) in resources.iter_mut().filter(|(name, _)| lists.contains(&name.as_str())) {
-        let _ = name;
-        for amount in list.as_object_mut().into_iter().flatten().map(|(_, amount)| amount) {
-            if let Some(quantity) = quantity::of(amount) {
-                *amount = quantity.in_thousandths().to_string().into();
+    for list in ["limits", "requests"] {
+        let list = resources.get_mut(list).and_then(Value::as_object_mut);
+        for (_, amount) in list.into_iter().flatten() {
+            if let Some(finer) = quantity::of(amount).filter(|it| it.in_thousandths() != *it) {
+                *amount = finer.in_thousandths().to_string().into();
             }
         }
     }
@@ -136,6 +136,12 @@ fn service_port(port: &mut Map<String, Value>) {
         && let Some(number) = port.get("port").cloned()
     {
         port.insert("targetPort".into(), number);
+    }
+}
+
+fn ingress(ingress: &mut Map<String, Value>) {
+    if !text(ingress, "ip").is_empty() {
+        ingress.entry("ipMode").or_insert("VIP".into());
     }
 }
 

@@ -5,6 +5,7 @@
 use super::cells::text;
 use super::prepare::fill;
 use super::validate::{at, immutable};
+use crate::meta::names;
 use crate::status::FieldError;
 use serde_json::{Value, json};
 
@@ -86,9 +87,17 @@ fn stored_event(object: &Value, reporter: &str) -> Vec<FieldError> {
             ("action", "/action"),
             ("reason", "/reason"),
         ] {
+            if path == "/reportingComponent" {
+                let name = text(object, path);
+                if name.is_empty() {
+                    errors.push(FieldError::required(field, ""));
+                }
+                errors.extend(names::qualified(name).iter().map(|why| FieldError::invalid(field, &json!(name), why)));
+                continue;
+            }
             match text(object, path).len() {
                 0 => errors.push(FieldError::required(field, "")),
-                129.. if path != "/reportingComponent" => errors.push(too_many_characters(field, 128)),
+                129.. => errors.push(too_many_characters(field, 128)),
                 _ => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use super::table::Flag::{CreateOnUpdate, NeedsVersion, ReturnsDeleted, Scales};
 use super::table::{NOT_LABELS, Row, STATUS_ONLY, cluster, namespaced, workload};
-use super::{columns, events, prepare, rbac, validate, workload_checks, workloads};
+use super::{checks, columns, events, prepare, rbac, validate, warnings, workload_checks, workloads};
 use crate::crd;
 use crate::resource::{Generation, NameRule};
 
@@ -22,6 +22,7 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::DAEMON_SET,
         prepare: workloads::prepare_daemon_set,
         validate: workload_checks::daemon_set,
+        warn: warnings::workload,
         ..workload("apps", "daemonsets", "io.k8s.api.apps.v1.DaemonSet")
     },
     Row {
@@ -32,6 +33,7 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::DEPLOYMENT,
         prepare: workloads::prepare_deployment,
         validate: workload_checks::deployment,
+        warn: warnings::workload,
         validate_status: workload_checks::replicas,
         ..workload("apps", "deployments", "io.k8s.api.apps.v1.Deployment")
     },
@@ -43,6 +45,7 @@ pub(super) static NAMED: &[Row] = &[
         selectable: &["status.replicas"],
         prepare: workloads::prepare_replica_set,
         validate: workload_checks::replica_set,
+        warn: warnings::workload,
         validate_status: workload_checks::replicas,
         ..workload("apps", "replicasets", "io.k8s.api.apps.v1.ReplicaSet")
     },
@@ -53,6 +56,7 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::STATEFUL_SET,
         prepare: workloads::prepare_stateful_set,
         validate: workload_checks::stateful_set,
+        warn: warnings::workload,
         ..workload("apps", "statefulsets", "io.k8s.api.apps.v1.StatefulSet")
     },
     Row {
@@ -91,6 +95,7 @@ pub(super) static NAMED: &[Row] = &[
         selectable: &["status.successful=status.succeeded"],
         prepare: workloads::prepare_job,
         validate: workload_checks::job,
+        warn: warnings::workload,
         ..workload("batch", "jobs", "io.k8s.api.batch.v1.Job")
     },
     Row {
@@ -101,6 +106,7 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         short_names: &["ing"],
         columns: columns::INGRESS,
+        validate: checks::ingress,
         ..workload("networking.k8s.io", "ingresses", "io.k8s.api.networking.v1.Ingress")
     },
     Row {
@@ -108,6 +114,7 @@ pub(super) static NAMED: &[Row] = &[
         generation: Generation::Spec,
         columns: columns::NETWORK_POLICY,
         prepare: prepare::network_policy,
+        validate: checks::network_policy,
         ..namespaced("networking.k8s.io", "networkpolicies", "io.k8s.api.networking.v1.NetworkPolicy")
     },
     Row {
@@ -167,6 +174,7 @@ pub(super) static NAMED: &[Row] = &[
         short_names: &["sc"],
         flags: &[ReturnsDeleted],
         columns: columns::STORAGE_CLASS,
+        validate: checks::storage_class,
         ..cluster(STORAGE, "storageclasses", "io.k8s.api.storage.v1.StorageClass")
     },
     Row {
@@ -212,13 +220,15 @@ pub(super) static NAMED: &[Row] = &[
     },
     Row {
         short_names: &["pc"],
-        generation: Generation::Spec,
+        generation: Generation::Deletion,
         columns: columns::PRIORITY_CLASS,
+        validate: checks::priority_class,
         ..cluster("scheduling.k8s.io", "priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass")
     },
     Row {
         flags: &[NeedsVersion, CreateOnUpdate],
         columns: columns::LEASE,
+        prepare: prepare::lease,
         validate: validate::lease,
         ..namespaced("coordination.k8s.io", "leases", "io.k8s.api.coordination.v1.Lease")
     },
@@ -230,6 +240,7 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         generation: Generation::Spec,
         columns: columns::ENDPOINT_SLICE,
+        validate: checks::endpoint_slice,
         ..namespaced("discovery.k8s.io", "endpointslices", "io.k8s.api.discovery.v1.EndpointSlice")
     },
 ];
@@ -244,7 +255,7 @@ const fn policy(plural: &'static str, definition: &'static str) -> Row {
 }
 
 const fn webhooks(plural: &'static str, definition: &'static str) -> Row {
-    Row { columns: columns::WEBHOOKS, prepare: prepare::webhooks, ..policy(plural, definition) }
+    Row { columns: columns::WEBHOOKS, prepare: prepare::webhooks, validate: checks::webhooks, ..policy(plural, definition) }
 }
 
 const fn autoscaler(definition: &'static str) -> Row {

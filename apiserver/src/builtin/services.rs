@@ -49,11 +49,7 @@ pub(super) fn prepare(service: &mut Value, old: Option<&Value>) {
         }
         _ => {}
     }
-    if kind(service) == "LoadBalancer" {
-        for ingress in list(service, "/status/loadBalancer/ingress").filter(|it| it["ip"].is_string()) {
-            fill(ingress, "ipMode", "VIP");
-        }
-    } else if old.is_some() {
+    if kind(service) != "LoadBalancer" && old.is_some() {
         put(service, "status.loadBalancer", json!({}));
     }
 }

@@ -4,7 +4,8 @@
 
 use super::columns::{self, Col};
 use super::peers::Needs;
-use super::{events, pods, prepare, services, validate, workload_checks, workloads};
+use super::warnings::{self, Warn};
+use super::{checks, events, pods, prepare, services, validate, workload_checks, workloads};
 use crate::resource::{Generation, NameRule, StatusRule};
 use crate::status::FieldError;
 use serde_json::Value;
@@ -31,6 +32,9 @@ pub(super) struct Row {
     pub(super) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
     pub(super) validate_status: fn(&Value) -> Vec<FieldError>,
     pub(super) needs: Needs,
+    pub(super) warn: Warn,
+    /// What is said to everyone who asks for it.
+    pub(super) deprecated: Option<&'static str>,
 }
 
 /// Where a kind is not like most.
@@ -87,6 +91,8 @@ pub(super) const fn namespaced(group: &'static str, plural: &'static str, defini
         validate: validate::nothing,
         validate_status: |_| Vec::new(),
         needs: Needs::Nothing,
+        warn: |_| Vec::new(),
+        deprecated: None,
     }
 }
 
@@ -111,6 +117,8 @@ pub(super) static CORE: &[Row] = &[
         short_names: &["ep"],
         flags: &[CreateOnUpdate],
         columns: columns::ENDPOINTS,
+        validate: checks::endpoints,
+        deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
         ..namespaced("", "endpoints", "io.k8s.api.core.v1.Endpoints")
     },
     Row {
@@ -138,6 +146,7 @@ pub(super) static CORE: &[Row] = &[
         short_names: &["limits"],
         flags: &[CreateOnUpdate],
         columns: columns::CREATED_AT,
+        validate: checks::limit_range,
         ..namespaced("", "limitranges", "io.k8s.api.core.v1.LimitRange")
     },
     Row {
@@ -164,6 +173,7 @@ pub(super) static CORE: &[Row] = &[
         status: WITH_METADATA,
         columns: columns::VOLUME_CLAIM,
         prepare: prepare::volume_claim,
+        validate: checks::volume_claim,
         ..namespaced("", "persistentvolumeclaims", "io.k8s.api.core.v1.PersistentVolumeClaim")
     },
     Row {
@@ -172,13 +182,14 @@ pub(super) static CORE: &[Row] = &[
         status: WITH_METADATA,
         columns: columns::VOLUME,
         prepare: prepare::volume,
+        validate: checks::volume,
         ..cluster("", "persistentvolumes", "io.k8s.api.core.v1.PersistentVolume")
     },
     Row {
         short_names: &["po"],
         categories: &["all"],
         flags: &[ReturnsDeleted],
-        generation: Generation::Deletion,
+        generation: Generation::Spec,
         status: WITH_METADATA,
         grace: Some(pods::grace),
         columns: columns::POD,
@@ -195,6 +206,7 @@ pub(super) static CORE: &[Row] = &[
         needs: Needs::Priority,
         prepare: pods::prepare,
         validate: pods::validate,
+        warn: warnings::pod,
         ..namespaced("", "pods", "io.k8s.api.core.v1.Pod")
     },
     Row {
@@ -217,6 +229,7 @@ pub(super) static CORE: &[Row] = &[
         short_names: &["quota"],
         flags: &[ReturnsDeleted],
         status: WITH_METADATA,
+        validate: checks::quota,
         ..namespaced("", "resourcequotas", "io.k8s.api.core.v1.ResourceQuota")
     },
     Row {
@@ -224,6 +237,7 @@ pub(super) static CORE: &[Row] = &[
         selectable: &["type"],
         prepare: prepare::secret,
         validate: validate::secret,
+        warn: warnings::secret,
         ..namespaced("", "secrets", "io.k8s.api.core.v1.Secret")
     },
     Row {
@@ -236,7 +250,7 @@ pub(super) static CORE: &[Row] = &[
         categories: &["all"],
         flags: &[CreateOnUpdate, ReturnsDeleted],
         status: WITH_METADATA,
-        name: NameRule::Label1035,
+        name: NameRule::Label,
         columns: columns::SERVICE,
         selectable: &["spec.clusterIP", "spec.type"],
         prepare: services::prepare,

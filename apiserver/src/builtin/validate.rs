@@ -178,10 +178,6 @@ pub(super) fn lease(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     if duration.as_i64().is_some_and(|it| it <= 0) {
         errors.insert(0, FieldError::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
     }
-    if !text(object, "/spec/preferredHolder").is_empty() && text(object, "/spec/strategy").is_empty() {
-        let why = "may only be specified if `strategy` is defined";
-        errors.push(FieldError::forbidden("spec.preferredHolder", why));
-    }
     errors
 }
 

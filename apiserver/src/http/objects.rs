@@ -57,9 +57,13 @@ impl Request<'_> {
             part,
             identity: &self.identity,
             options: &options,
-            warnings: Vec::new(),
+            warnings: served.strategy().deprecated.into_iter().map(String::from).collect(),
         };
-        let mut reply = self.serve(&mut call, served, location, verb).await?;
+        let mut reply = match self.serve(&mut call, served, location, verb).await {
+            // What was said before a request failed is told with the failure.
+            Err(failure) if !call.warnings.is_empty() => Reply::failure(&failure),
+            reply => reply?,
+        };
         reply.warnings = call.warnings;
         Ok(reply)
     }

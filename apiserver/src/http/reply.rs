@@ -33,6 +33,12 @@ impl Reply {
         Self::text(404, "404 page not found\n")
     }
 
+    /// A request that failed.
+    pub(super) fn failure(failure: &Failure) -> Self {
+        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
+        Self { retry_after, ..Self::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
+    }
+
     /// A value, in the format that was asked for.
     pub(super) fn value(code: u16, value: &Value, format: Format, pretty: bool) -> Result<Self> {
         Ok(match format {
@@ -51,10 +57,7 @@ impl Reply {
 
 /// What goes out.
 pub(super) fn respond(reply: Result<Reply>) -> Response<Body> {
-    let reply = reply.unwrap_or_else(|failure| {
-        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
-        Reply { retry_after, ..Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
-    });
+    let reply = reply.unwrap_or_else(|failure| Reply::failure(&failure));
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

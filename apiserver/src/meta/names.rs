@@ -15,7 +15,6 @@ pub(crate) fn name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain(name),
         NameRule::Label => label(name),
-        NameRule::Label1035 => label1035(name),
         NameRule::PathSegment => path_segment(name),
     }
 }
@@ -60,19 +59,6 @@ pub(crate) fn label(value: &str) -> Vec<String> {
             &["my-name", "123-abc"],
         )
     });
-    errors
-}
-
-fn label1035(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 63);
-    if !is_label(value) || value.starts_with(|c: char| c.is_ascii_digit()) {
-        errors.push(grammar(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
-             start with an alphabetic character, and end with an alphanumeric character",
-            "[a-z]([-a-z0-9]*[a-z0-9])?",
-            &["my-name", "abc-123"],
-        ));
-    }
     errors
 }
 
@@ -217,12 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_no_dots_and_a_service_starts_with_a_letter() {
+    fn a_label_has_no_dots() {
         assert_eq!(label("a.b"), ["must not contain dots"]);
         assert!(label("a_b")[0].contains("(e.g. 'my-name',  or '123-abc', regex used for validation is '"));
         assert_eq!(label("9a"), Vec::<String>::new());
-        assert_eq!(label1035("9a").len(), 1);
-        assert_eq!(label1035("a9"), Vec::<String>::new());
     }
 
     #[test]

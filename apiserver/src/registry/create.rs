@@ -46,6 +46,7 @@ impl Call<'_> {
         let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
         self.settle(&name, &mut object, None)?;
         self.validate(&name, &object, None)?;
+        self.warnings.extend((self.served.strategy().warn)(&object));
         self.core.admission.run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;
         if self.options.dry_run {
             return match self.find(&name) {

@@ -163,7 +163,13 @@ impl Call<'_> {
         match written {
             Some(Err(Refused::Moved)) => Ok(None),
             Some(Err(refused)) => Err(self.refused(name, &refused)),
-            _ if gone => Ok(Some(self.deleted(name, old))),
+            Some(Ok(change)) if gone => {
+                // What is shown is the object as it was, at the revision at which it went.
+                let mut old = old;
+                meta_mut(&mut old).insert("resourceVersion".into(), change.revision.to_string().into());
+                Ok(Some(self.deleted(name, old)))
+            }
+            None if gone => Ok(Some(self.deleted(name, old))),
             Some(Ok(change)) => Ok(change.after.clone().map(Answer::Stored)),
             None => Ok(Some(Answer::Value(new))),
         }
@@ -195,6 +201,7 @@ impl Call<'_> {
         set_deletion(&mut new, self.core.clock.now(), wanted);
         bump_generation(&mut new);
         if &*self.served.table == NAMESPACES {
+            meta_mut(&mut new).remove("deletionGracePeriodSeconds");
             new["status"] = json!({"phase": "Terminating"});
         }
         new

@@ -84,7 +84,9 @@ impl Call<'_> {
     }
 
     fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Box<Failure> {
-        Failure::invalid(&self.served.resource.group, &self.served.resource.kind, name, errors)
+        let resource = &self.served.resource;
+        let (group, _) = builtin::storage_of(&resource.group, &resource.plural);
+        Failure::invalid(group, &resource.kind, name, errors)
     }
 
     fn conflict(&self, name: &str, cause: impl std::fmt::Display) -> Box<Failure> {

@@ -52,8 +52,7 @@ impl Call<'_> {
                     before != meta_text(&wanted, "resourceVersion")
                 }
             };
-            let replicas =
-                replicas(&wanted).map_err(|error| Failure::invalid("autoscaling", "Scale", name, vec![error]))?;
+            let replicas = replicas(&wanted, self.served.strategy().custom).map_err(|error| Failure::invalid("autoscaling", "Scale", name, vec![error]))?;
             set(&mut object, &scale.spec_replicas, replicas.into());
             if conditional {
                 super::meta_mut(&mut object)
@@ -71,7 +70,7 @@ impl Call<'_> {
     }
 }
 
-fn replicas(scale: &Value) -> Result<i64, FieldError> {
+fn replicas(scale: &Value, custom: bool) -> Result<i64, FieldError> {
     let field = "spec.replicas";
     let value = scale.get("spec").and_then(|spec| spec.get("replicas"));
     let number = match value {
@@ -79,7 +78,8 @@ fn replicas(scale: &Value) -> Result<i64, FieldError> {
         Some(value) => value.as_i64().ok_or_else(|| FieldError::invalid(field, value, "must be a whole number"))?,
     };
     if number < 0 {
-        Err(FieldError::invalid(field, &number.into(), "should be a non-negative integer"))
+        let why = if custom { "should be a non-negative integer" } else { "must be greater than or equal to 0" };
+        Err(FieldError::invalid(field, &number.into(), why))
     } else {
         Ok(number)
     }

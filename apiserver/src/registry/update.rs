@@ -73,6 +73,7 @@ impl Call<'_> {
             self.settle(name, &mut new, Some(&old))?;
         }
         self.validate(name, &new, Some(&old))?;
+        self.warnings.extend((self.served.strategy().warn)(&new));
         self.core.admission.run_validating(&self.review(Operation::Update, name, Some(&old)), Some(&new))?;
         let gone = may_go(&new) && !may_go(&old);
         let content = self.encode(&new);

@@ -1,6 +1,6 @@
 //! Filling in what an object leaves open, and dropping nulls where nothing may be null.
 
-use super::{Additional, Format, Node, Schema, quantity};
+use super::{Additional, Format, Node, Schema, gotime, quantity};
 use serde_json::{Map, Value};
 
 impl Schema {
@@ -25,6 +25,13 @@ impl Schema {
             Value::String(_) | Value::Number(_) if matches!(node.format, Some(Format::Quantity)) => {
                 if let Some(canonical) = quantity::canonical(value) {
                     *value = canonical;
+                }
+            }
+            // Times are shown as those of Greenwich.
+            Value::String(text) if matches!(node.format, Some(Format::Time | Format::MicroTime)) => {
+                let micro = matches!(node.format, Some(Format::MicroTime));
+                if let Some(shown) = gotime::shown(text, micro) {
+                    *text = shown;
                 }
             }
             _ => {}

@@ -87,7 +87,12 @@ pub(super) fn canonical(value: &Value) -> Option<Value> {
     {
         return None;
     }
-    Some(of(value)?.to_string().into())
+    let shown = of(value)?.to_string();
+    // What is the same but for a sign or a point that says nothing is kept as it was written.
+    let text = value.as_str().unwrap_or_default();
+    let (number, suffix) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let plain = number.trim_start_matches('+').trim_end_matches('.');
+    if !text.is_empty() && shown.strip_prefix(plain) == Some(suffix) { None } else { Some(shown.into()) }
 }
 
 impl Quantity {
