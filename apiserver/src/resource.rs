@@ -1,6 +1,10 @@
 //! What the server needs to know of a resource: built-ins are rows of a table, custom ones come from their definitions.
 
-use crate::{builtin::{Needs, Warn}, schema::Schema, status::FieldError};
+use crate::{
+    builtin::{Needs, Warn},
+    schema::Schema,
+    status::FieldError,
+};
 use serde_json::Value;
 use std::{
     ops::Deref,

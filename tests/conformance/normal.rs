@@ -25,9 +25,15 @@ static GO: LazyLock<[(Regex, &str); 5]> = LazyLock::new(|| {
         (pattern(r"json: cannot unmarshal .*"), "$go"),
         // What of a spec changed, as a diff of Go's structs; and a pod template as one of them.
         (pattern(r"(?s)\n@@ -.*"), ""),
-        (pattern(r#"Invalid value: \{.*"[Ss]pec":\{.*\}: field is immutable"#), "Invalid value: $go: field is immutable"),
+        (
+            pattern(r#"Invalid value: \{.*"(?:[Ss]pec|[Cc]ontainers)":[\[{].*\}: field is immutable"#),
+            "Invalid value: $go: field is immutable",
+        ),
         (pattern(r"strconv\.\w+: .*"), "$go"),
-        (pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"), "$go"),
+        (
+            pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"),
+            "$go",
+        ),
     ]
 });
 
@@ -211,15 +217,15 @@ mod tests {
     #[test]
     fn what_was_allocated_is_numbered_by_first_sight() {
         let entry = |answer: Value| Entry { line: String::new(), answer };
-        let service = |address: &str, port: u64| {
-            json!({"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80, "nodePort": port}]})
-        };
+        let service = |address: &str, port: u64| json!({"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80, "nodePort": port}]});
         let said = json!({"message": "10.0.0.12: taken; 10.0.0.9 is free", "nodePort": 80});
         let transcript =
             Transcript(vec![entry(service("10.0.0.1", 30123)), entry(service("10.0.0.12", 30124)), entry(said)]);
-        let answers: Vec<_> =
-            normalise(transcript, &Names::new("w")).0.into_iter().map(|entry| entry.answer).collect();
-        assert_eq!(answers[0], json!({"clusterIP": "$ip1", "clusterIPs": ["$ip1"], "ports": [{"port": 80, "nodePort": "$port1"}]}));
+        let answers: Vec<_> = normalise(transcript, &Names::new("w")).0.into_iter().map(|entry| entry.answer).collect();
+        assert_eq!(
+            answers[0],
+            json!({"clusterIP": "$ip1", "clusterIPs": ["$ip1"], "ports": [{"port": 80, "nodePort": "$port1"}]})
+        );
         assert_eq!(answers[1]["ports"][0]["nodePort"], "$port2");
         assert_eq!(answers[2], json!({"message": "$ip2: taken; 10.0.0.9 is free", "nodePort": 80}));
     }

@@ -90,7 +90,8 @@ pub(super) fn volume_claim(object: &Value, old: Option<&Value>) -> Vec<FieldErro
         spec
     };
     if old.is_some_and(|old| fixed(old) != fixed(object)) {
-        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let why =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", why));
     }
     errors
@@ -109,8 +110,15 @@ pub(super) fn volume(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
         errors.push(FieldError::not_supported("spec.capacity", capacity, ["storage"]));
     }
     let plain = [
-        "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-        "storageClassName", "volumeAttributesClassName", "volumeMode",
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
     ];
     let fields = object["spec"].as_object().into_iter().flatten();
     if fields.filter(|(field, _)| !plain.contains(&field.as_str())).count() == 0 {
@@ -313,7 +321,8 @@ mod tests {
 
     #[test]
     fn a_path_leads_to_a_port() {
-        let path = json!({"pathType": "Prefix", "path": "/", "backend": {"service": {"name": "s", "port": {"number": 1}}}});
+        let path =
+            json!({"pathType": "Prefix", "path": "/", "backend": {"service": {"name": "s", "port": {"number": 1}}}});
         assert!(ingress_path(&path, "p").is_empty());
         let path = json!({"backend": {"service": {"name": "s"}}});
         assert_eq!(fields(ingress_path(&path, "p")), ["p.pathType", "p.backend"]);

@@ -216,7 +216,8 @@ mod tests {
     #[test]
     fn images_are_pulled_by_their_tag() {
         let policy = |image: &str| {
-            filled("io.k8s.api.core.v1.Container", json!({"image": image, "imagePullPolicy": ""}))["imagePullPolicy"].take()
+            filled("io.k8s.api.core.v1.Container", json!({"image": image, "imagePullPolicy": ""}))["imagePullPolicy"]
+                .take()
         };
         for image in ["nginx", "nginx:latest", "host:5000/nginx"] {
             assert_eq!(policy(image), "Always", "{image}");

@@ -214,8 +214,9 @@ mod tests {
         assert_eq!(fields(validate_new(&stored(), None)), ["firstTimestamp", "lastTimestamp", "count", "source"]);
         let mut silent = stored();
         silent["reportingComponent"] = json!("");
-        assert_eq!(fields(validate(&silent, None)), ["reportingComponent"]);
-        assert_eq!(fields(validate_new(&silent, Some(&silent))), ["reportingController"]);
+        // It is missing, it is empty, and it has the wrong form.
+        assert_eq!(fields(validate(&silent, None)), ["reportingComponent"; 3]);
+        assert_eq!(fields(validate_new(&silent, Some(&silent))), ["reportingController"; 3]);
         let mut changed = stored();
         changed["message"] = json!("it is not so");
         assert_eq!(fields(validate_new(&changed, Some(&stored()))), ["message"]);

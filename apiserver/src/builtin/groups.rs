@@ -255,7 +255,12 @@ const fn policy(plural: &'static str, definition: &'static str) -> Row {
 }
 
 const fn webhooks(plural: &'static str, definition: &'static str) -> Row {
-    Row { columns: columns::WEBHOOKS, prepare: prepare::webhooks, validate: checks::webhooks, ..policy(plural, definition) }
+    Row {
+        columns: columns::WEBHOOKS,
+        prepare: prepare::webhooks,
+        validate: checks::webhooks,
+        ..policy(plural, definition)
+    }
 }
 
 const fn autoscaler(definition: &'static str) -> Row {

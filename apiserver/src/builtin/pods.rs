@@ -3,12 +3,14 @@
 use super::cells::{items, text};
 use super::pod_checks;
 use super::prepare::{fill, list, put};
+use super::validate::at;
 use crate::schema::quantity::{self, Quantity};
 use crate::status::FieldError;
 use serde_json::{Value, json};
 
 /// The classes that every server has.
-const SYSTEM_CLASSES: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+const SYSTEM_CLASSES: &[(&str, i64)] =
+    &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
     fill(object, "spec.enableServiceLinks", true);
@@ -26,6 +28,11 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
         }
     }
     tolerate_for_a_while(object);
+    for field in ["spec.priority", "spec.preemptionPolicy"] {
+        if let Some(before) = old.map(|old| at(old, field)).filter(|before| !before.is_null()) {
+            fill(object, field, before.clone());
+        }
+    }
     if old.is_none() {
         fill(object, "status.phase", "Pending");
         let class = quality_of_service(object);
@@ -219,7 +226,10 @@ mod tests {
 
     #[test]
     fn of_a_pod_s_spec_images_may_change_and_little_else() {
-        let old = json!({"spec": {"nodeName": "n", "containers": [{"name": "a", "image": "1"}]}});
+        let container = |name: &str| json!({"name": name, "image": "1", "imagePullPolicy": "Never"});
+        let old = json!({"spec": {
+            "nodeName": "n", "restartPolicy": "Always", "dnsPolicy": "Default", "containers": [container("a")],
+        }});
         let mut new = old.clone();
         new["spec"]["containers"][0]["image"] = json!("2");
         new["spec"]["tolerations"] = json!([{"key": "k"}]);
@@ -227,7 +237,7 @@ mod tests {
         assert_eq!(fields(validate(&old, Some(&new))), ["spec.tolerations"]);
         new["spec"]["nodeName"] = json!("m");
         assert_eq!(fields(validate(&new, Some(&old))), ["spec"]);
-        new["spec"]["containers"] = json!([{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]);
+        new["spec"]["containers"] = json!([container("a"), container("b")]);
         assert_eq!(fields(validate(&new, Some(&old))), ["spec.containers"]);
     }
 }

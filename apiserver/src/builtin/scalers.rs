@@ -138,7 +138,7 @@ mod tests {
         });
         let shown = to_view(stored.clone());
         assert_eq!(shown["spec"], json!({"targetCPUUtilizationPercentage": 60}));
-        assert_eq!(shown["status"], json!({"currentCPUUtilizationPercentage": 5}));
+        assert_eq!(shown["status"], json!({"currentCPUUtilizationPercentage": 5, "currentReplicas": 0}));
         assert_eq!(shown["metadata"]["annotations"].as_object().map(Map::len), Some(3));
         assert_eq!(from_view(shown), stored);
     }

@@ -105,7 +105,10 @@ fn map<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, 
 fn bad_keys(object: &Value, field: &str) -> Vec<FieldError> {
     let error = |(key, _): (&String, _)| {
         let wrong = names::config_key(key);
-        wrong.into_iter().map(|why| FieldError::invalid(format!("{field}[{key}]"), &json!(key), why)).collect::<Vec<_>>()
+        wrong
+            .into_iter()
+            .map(|why| FieldError::invalid(format!("{field}[{key}]"), &json!(key), why))
+            .collect::<Vec<_>>()
     };
     map(object, field).flat_map(error).collect()
 }
@@ -194,7 +197,9 @@ pub(super) fn autoscaler(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     let target = ["spec.scaleTargetRef.kind", "spec.scaleTargetRef.name"];
     errors.extend(target.into_iter().filter(|path| empty(path)).map(|path| FieldError::required(path, "")));
     // Kinds of the core group do not scale.
-    if !text(object, "/spec/scaleTargetRef/apiVersion").contains('/') && text(object, "/spec/scaleTargetRef/kind") != "ReplicationController" {
+    if !text(object, "/spec/scaleTargetRef/apiVersion").contains('/')
+        && text(object, "/spec/scaleTargetRef/kind") != "ReplicationController"
+    {
         let value = json!(text(object, "/spec/scaleTargetRef/apiVersion"));
         errors.push(FieldError::invalid("spec.scaleTargetRef.apiVersion", &value, "apiVersion must specify API group"));
     }

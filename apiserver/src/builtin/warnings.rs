@@ -30,7 +30,9 @@ pub(super) fn workload(object: &Value) -> Vec<String> {
 fn fractions(object: &Value, pointer: &str, path: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, container) in items(object, &format!("{pointer}/containers")).iter().enumerate() {
-        for (list, name) in ["limits", "requests"].iter().flat_map(|list| [(list, "memory"), (list, "ephemeral-storage")]) {
+        for (list, name) in
+            ["limits", "requests"].iter().flat_map(|list| [(list, "memory"), (list, "ephemeral-storage")])
+        {
             let amount = &container["resources"][list][name];
             if quantity::of(amount).is_some_and(|amount| !amount.is_whole()) {
                 let at = format!("{path}.containers[{index}].resources.{list}[{name}]");

@@ -2,9 +2,13 @@
 
 use super::cells::{items, text};
 use super::pod_checks;
+use super::prepare::list;
 use super::validate::{at, bad_selector, count_or_share, immutable, not_negative, one_of};
 use crate::status::FieldError;
 use serde_json::{Map, Value, json};
+
+/// The names of the time zones that the IANA keeps.
+const ZONES: &str = include_str!("time_zones.txt");
 
 pub(super) fn replication_controller(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     let selector = at(object, "spec.selector");
@@ -154,10 +158,28 @@ pub(super) fn job(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let kept = ["spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.backoffLimitPerIndex"];
     errors.extend(kept.iter().filter_map(|path| immutable(object, old, path)));
     // Until it starts, a job that is suspended may still be placed elsewhere.
-    if object["spec"]["suspend"] != true {
+    if object["spec"]["suspend"] == true {
+        let spec = at(object, "spec.template.spec");
+        if old.is_some_and(|old| unplaced(at(old, "spec.template.spec")) != unplaced(spec)) {
+            errors.push(FieldError::invalid("spec.template.spec", spec, "field is immutable"));
+        }
+    } else {
         errors.extend(immutable(object, old, "spec.template"));
     }
     errors
+}
+
+/// What of a pod's spec does not say where it runs, nor how much it takes.
+fn unplaced(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    if let Some(spec) = spec.as_object_mut() {
+        let free = ["affinity", "nodeSelector", "schedulingGates", "tolerations"];
+        spec.retain(|field, _| !free.contains(&field.as_str()));
+    }
+    for container in list(&mut spec, "/containers").filter_map(Value::as_object_mut) {
+        container.remove("resources");
+    }
+    spec
 }
 
 pub(super) fn cron_job(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
@@ -169,6 +191,13 @@ pub(super) fn cron_job(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     if text(object, "/spec/schedule").is_empty() {
         errors.push(FieldError::required("spec.schedule", ""));
     }
+    let zone = at(object, "spec.timeZone");
+    let why = match zone.as_str() {
+        None => None,
+        Some("") => Some("timeZone must be nil or non-empty string".into()),
+        Some(name) => (!ZONES.lines().any(|known| known == name)).then(|| format!("unknown time zone {name}")),
+    };
+    errors.extend(why.map(|why: String| FieldError::invalid("spec.timeZone", zone, why)));
     errors.extend(not_negative(object, "spec.startingDeadlineSeconds"));
     errors.extend(one_of(object, "spec.concurrencyPolicy", &["Allow", "Forbid", "Replace"]));
     errors.extend(job_template(object, "spec.jobTemplate.spec.template"));
@@ -262,9 +291,7 @@ mod tests {
 
     #[test]
     fn the_pods_of_a_job_end() {
-        let made = |policy: &str| {
-            json!({"spec": {"manualSelector": true, "template": {"spec": pods(policy)}}})
-        };
+        let made = |policy: &str| json!({"spec": {"manualSelector": true, "template": {"spec": pods(policy)}}});
         assert!(job(&made("Never"), None).is_empty());
         assert_eq!(fields(job(&made("Always"), None)), ["spec.template.spec.restartPolicy"]);
         assert_eq!(fields(job(&made("Never"), Some(&made("OnFailure")))), ["spec.template"]);

@@ -52,7 +52,8 @@ impl Call<'_> {
                     before != meta_text(&wanted, "resourceVersion")
                 }
             };
-            let replicas = replicas(&wanted, self.served.strategy().custom).map_err(|error| Failure::invalid("autoscaling", "Scale", name, vec![error]))?;
+            let replicas = replicas(&wanted, self.served.strategy().custom)
+                .map_err(|error| Failure::invalid("autoscaling", "Scale", name, vec![error]))?;
             set(&mut object, &scale.spec_replicas, replicas.into());
             if conditional {
                 super::meta_mut(&mut object)

@@ -4,9 +4,9 @@
 //! v1.37.1 and the types of `k8s.io/api` of the same version, Copyright The Kubernetes Authors, under the Apache License 2.0.
 
 use super::{Additional, Format, Id, Kind, List, Node, Schema};
+use crate::builtin::defaults;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
-use crate::builtin::defaults;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, io::Read, sync::Arc, sync::LazyLock};
 
@@ -251,7 +251,7 @@ mod tests {
     fn nulls_are_what_they_are_in_go() {
         let mut map = json!({"data": {"a": null, "b": "x"}, "immutable": null});
         Schema::builtin("io.k8s.api.core.v1.ConfigMap").default(&mut map);
-        assert_eq!(map, json!({"data": {"a": "", "b": "x"}}));
+        assert_eq!(map, json!({"metadata": {}, "data": {"a": "", "b": "x"}}));
     }
 
     #[test]
