@@ -33,7 +33,7 @@
 //! * protobuf bodies: 415, and so for `kubectl create ns|deployment|secret …`, which sends them; `kubectl create -f` works;
 //! * CEL rules in definitions: ignored;
 //! * definitions with webhook conversion: refused, 422;
-//! * `OpenAPI` documents, RBAC (who is known may do everything), webhooks, defaults inside pod templates.
+//! * `OpenAPI` documents, RBAC (who is known may do everything), webhooks.
 //!
 //! # How it is built
 //! A request goes from `http` (what is asked for, and how the answer looks) through `registry` (the pipeline that is the same for

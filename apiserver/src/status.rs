@@ -169,9 +169,26 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, body)
     }
 
+    /// The same of a value as Go writes it.
+    pub(crate) fn not_supported_as(field: impl Into<String>, written: &str, supported: &[&str]) -> Self {
+        let supported: Vec<_> = supported.iter().map(|value| format!("\"{value}\"")).collect();
+        let body = format!("Unsupported value: {written}: supported values: {}", supported.join(", "));
+        Self::new(FieldErrorKind::NotSupported, field, body)
+    }
+
     /// A value that is there twice.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, format!("Duplicate value: {}", shown(value)))
+    }
+
+    /// A value that is there twice, as Go writes it.
+    pub(crate) fn duplicate_of(field: impl Into<String>, written: &str) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, format!("Duplicate value: {written}"))
+    }
+
+    /// A value that the field may not have, as Go writes it.
+    pub(crate) fn invalid_as(field: impl Into<String>, written: &str, detail: impl fmt::Display) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {written}: {detail}"))
     }
 
     /// Something that may not be done.

@@ -1,5 +1,5 @@
 //! Takes out of a transcript what no two servers have in common, and keeps what it says about order and identity: uids become
-//! `$uid1`, `$uid2` by first sight, revisions `$rv1 < $rv2` by rank, generated names `$gen1`.
+//! `$uid1`, `$uid2` by first sight, revisions `$rv1 < $rv2` by rank, generated names `$gen1`, allocated addresses `$ip1` and ports `$port1`.
 //!
 //! A list's own revision is only `$list`: it depends on what others write. Where it matters, a case compares it.
 
@@ -14,6 +14,10 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:
 static MICRO_TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"));
 /// How long ago something was, as tables tell it.
 static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[smhdy]){1,2}$"));
+/// What services are given of the range 10.0.0.0/24.
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b10\.0\.0\.\d+\b"));
+/// What services are given of the default range.
+const PORTS: std::ops::RangeInclusive<u64> = 30000..=32767;
 /// Where a text names a revision.
 static REVISION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)(resource ?version[: ]+|revision[: ]+|object meta: |precondition: |precondition \(|record \()(\d+)")
@@ -28,6 +32,12 @@ static GO: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (pattern(r#" in scheme "[^"]*""#), ""),
         (pattern(r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: \S+, AdditionalErrorMsg: "), ""),
         (pattern(r"json: cannot unmarshal .*"), "$$go"),
+        // What of a spec changed, as a diff of Go's structs; and a pod template as one of them.
+        (pattern(r"(?s)\n@@ -.*"), ""),
+        (
+            pattern(r#"Invalid value: \{.*"(?:[Ss]pec|[Cc]ontainers)":[\[{].*\}: field is immutable"#),
+            "Invalid value: $$go: field is immutable",
+        ),
         (pattern(r"strconv\.\w+: .*"), "$$go"),
         (
             pattern(r"(converting|error decoding|yaml:|invalid character|unexpected end of JSON|json parse error).*"),
@@ -69,6 +79,8 @@ struct Sight {
     uids: Vec<String>,
     revisions: BTreeSet<u64>,
     generated: Vec<String>,
+    addresses: Vec<String>,
+    ports: Vec<u64>,
 }
 
 impl Sight {
@@ -78,6 +90,7 @@ impl Sight {
                 if let Some(metadata) = map.get("metadata").and_then(Value::as_object) {
                     self.look_at_metadata(metadata);
                 }
+                self.look_at_allocated(map);
                 map.values().for_each(|value| self.look(value));
             }
             Value::Array(values) => values.iter().for_each(|value| self.look(value)),
@@ -89,6 +102,19 @@ impl Sight {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn look_at_allocated(&mut self, map: &Map<String, Value>) {
+        if let Some(address) = map.get("clusterIP").and_then(Value::as_str).filter(|address| ADDRESS.is_match(address))
+            && !self.addresses.iter().any(|seen| seen == address)
+        {
+            self.addresses.push(address.into());
+        }
+        if let Some(port) = map.get("nodePort").and_then(Value::as_u64).filter(|port| PORTS.contains(port))
+            && !self.ports.contains(&port)
+        {
+            self.ports.push(port);
         }
     }
 
@@ -143,6 +169,11 @@ impl Sight {
                 "serverAddress" => value = "$address".into(),
                 _ => {}
             }
+            if field == "nodePort"
+                && let Some(number) = self.ports.iter().position(|port| Some(*port) == value.as_u64())
+            {
+                value = format!("$port{}", number + 1).into();
+            }
             if field == "causes"
                 && let Some(causes) = value.as_array_mut()
             {
@@ -193,6 +224,13 @@ impl Sight {
         }
         for (number, uid) in self.uids.iter().enumerate() {
             text = text.replace(uid, &format!("$uid{}", number + 1));
+        }
+        if !self.addresses.is_empty() {
+            let given = ADDRESS.replace_all(&text, |found: &regex::Captures<'_>| {
+                let number = self.addresses.iter().position(|seen| seen == &found[0]);
+                number.map_or_else(|| found[0].to_owned(), |number| format!("$ip{}", number + 1))
+            });
+            text = given.into_owned();
         }
         for (words, instead) in GO.iter() {
             text = words.replace_all(&text, *instead).into_owned();
@@ -264,5 +302,21 @@ mod tests {
         let text = r#"patch: Invalid value: "{\"a\":\"b\"}": strict decoding error: unknown field "c""#;
         let normal = normal(json!(text));
         assert_eq!(normal, "patch: Invalid value: <object>: strict decoding error: unknown field \"c\"");
+    }
+
+    #[test]
+    fn what_was_allocated_is_numbered_by_first_sight() {
+        let entry = |answer: Value| Entry { line: String::new(), answer };
+        let service = |address: &str, port: u64| json!({"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80, "nodePort": port}]});
+        let said = json!({"message": "10.0.0.12: taken; 10.0.0.9 is free", "nodePort": 80});
+        let transcript =
+            Transcript(vec![entry(service("10.0.0.1", 30123)), entry(service("10.0.0.12", 30124)), entry(said)]);
+        let answers: Vec<_> = normalise(transcript, &Names::new("w")).0.into_iter().map(|entry| entry.answer).collect();
+        assert_eq!(
+            answers[0],
+            json!({"clusterIP": "$ip1", "clusterIPs": ["$ip1"], "ports": [{"port": 80, "nodePort": "$port1"}]})
+        );
+        assert_eq!(answers[1]["ports"][0]["nodePort"], "$port2");
+        assert_eq!(answers[2], json!({"message": "$ip2: taken; 10.0.0.9 is free", "nodePort": 80}));
     }
 }

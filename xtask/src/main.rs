@@ -11,6 +11,7 @@ mod bench;
 mod conformance;
 mod deps;
 mod envtest;
+mod gotypes;
 mod leftovers;
 mod openapi;
 mod process;

@@ -3,8 +3,10 @@
 //! - `table`, `groups`: one row per kind.
 //! - `columns`, `cells`, `pod_cells`, `age`: what `kubectl get` shows of them.
 //! - `prepare`: what the server fills in.
-//! - `validate`, `rbac`: what it refuses.
-//! - `pods`, `workloads`: both, for pods and what makes them.
+//! - `validate`, `checks`, `rbac`: what it refuses; `warnings`: what it warns of.
+//! - `defaults`: what it fills in by type and field, wherever the type is used.
+//! - `pods`, `pod_checks`, `services`, `workloads`, `workload_checks`: both, for pods, what makes them and what leads to them.
+//! - `peers`: what kinds need of other objects.
 //! - `events`, `scalers`: kinds of which one stored object has two views.
 //!
 //! Kinds that are only ever created (token and access reviews) store nothing; their place is beside this table, not in
@@ -12,22 +14,30 @@
 
 pub(crate) mod age;
 mod cells;
+mod checks;
 mod columns;
+pub(crate) mod defaults;
 pub(crate) mod descriptions;
 mod events;
 mod groups;
 mod more_cells;
+mod peers;
 mod pod_cells;
+mod pod_checks;
 mod pods;
 mod prepare;
 mod rbac;
 mod scalers;
+mod services;
 mod table;
 mod validate;
+mod warnings;
+mod workload_checks;
 mod workloads;
 
+pub(crate) use peers::{Needs, settle};
 pub(crate) use prepare::namespace_finalized as prepare_finalize;
-pub(crate) use validate::namespace_phase as validate_phase;
+pub(crate) use warnings::Warn;
 
 use crate::resource::{Column, Resource, ResourceSchema, Scale, Selectable, Strategy};
 use serde_json::Value;
@@ -71,9 +81,6 @@ pub(crate) fn from_view(resource: &Resource, shown: Value) -> Value {
     }
 }
 
-/// What users of the only deprecated kind are told.
-const ENDPOINTS_DEPRECATED: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-
 fn resource(row: &Row) -> Resource {
     let kind = row.kind();
     let texts = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
@@ -92,7 +99,7 @@ fn resource(row: &Row) -> Resource {
         schema: ResourceSchema::builtin(row.definition),
         columns: descriptions::described(row.group, row.plural, row.columns.iter().map(Column::from)),
         selectable: row.selectable.iter().map(|field| selectable(field)).collect(),
-        deprecation: (row.group.is_empty() && row.plural == "endpoints").then(|| ENDPOINTS_DEPRECATED.into()),
+        deprecation: row.deprecated.map(Into::into),
         storage: if row.group == "autoscaling" { "v2" } else { row.version() }.into(),
     }
 }
@@ -115,6 +122,9 @@ fn strategy(row: &Row) -> Strategy {
         name: row.name,
         prepare: row.prepare,
         validate: row.validate,
+        validate_status: row.validate_status,
+        needs: row.needs,
+        warn: row.warn,
     }
 }
 
@@ -191,7 +201,7 @@ mod tests {
     fn generation_counts_where_types_have_it() {
         let generation = |group, plural| find(group, plural).strategy.generation;
         assert_eq!(generation("apps", "deployments"), Generation::Spec);
-        assert_eq!(generation("", "pods"), Generation::Deletion);
+        assert_eq!(generation("", "pods"), Generation::Spec);
         assert_eq!(generation("", "configmaps"), Generation::None);
     }
 

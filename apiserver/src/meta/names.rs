@@ -114,6 +114,42 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
+/// The name of a port.
+pub(crate) fn port(value: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if value.is_empty() || value.len() > 15 {
+        errors.push("must be no more than 15 characters".into());
+    }
+    if !value.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+        errors.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
+    } else if !value.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        errors.push("must contain at least one letter (a-z)".into());
+    }
+    if value.contains("--") {
+        errors.push("must not contain consecutive hyphens".into());
+    }
+    if value.starts_with('-') || value.ends_with('-') {
+        errors.push("must not begin or end with a hyphen".into());
+    }
+    errors
+}
+
+/// The key of a config map or secret.
+pub(crate) fn config_key(value: &str) -> Vec<String> {
+    let mut errors = too_long(value, 253, "characters");
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if value.is_empty() || !value.bytes().all(plain) {
+        let rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+        errors.push(grammar(rule, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+    }
+    match value {
+        "." | ".." => errors.push(format!("must not be '{value}'")),
+        _ if value.starts_with("..") => errors.push("must not start with '..'".into()),
+        _ => {}
+    }
+    errors
+}
+
 /// Both words mean bytes: which one is said depends on the grammar.
 fn too_long(value: &str, max: usize, unit: &str) -> Vec<String> {
     if value.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Vec::new() }
@@ -168,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_no_dots_and_a_service_starts_with_a_letter() {
+    fn a_label_has_no_dots() {
         assert_eq!(label("a.b"), ["must not contain dots"]);
         assert!(label("a_b")[0].contains("(e.g. 'my-name',  or '123-abc', regex used for validation is '"));
         assert_eq!(label("9a"), Vec::<String>::new());

@@ -3,6 +3,7 @@
 use super::{Answer, Call, meta_mut, meta_text};
 use crate::{
     admission::Operation,
+    builtin::Needs,
     catalog::NAMESPACES,
     meta,
     object::{Head, Object},
@@ -46,10 +47,14 @@ impl Call<'_> {
         let name = meta_text(&object, "name").to_owned();
         self.warnings.extend(meta::dedupe_owner_references(&mut object, false));
         self.prepare_create(&mut object);
+        let core = self.core;
+        let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
+        self.settle(&name, &mut object, None)?;
         self.validate(&name, &object, None)?;
         if self.served.strategy().custom {
             self.warnings.extend(meta::finalizer_warnings(&object, None));
         }
+        self.warnings.extend((self.served.strategy().warn)(&object));
         self.core.admission.run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;
         if self.options.dry_run {
             return match self.find(&name) {
@@ -92,6 +97,7 @@ impl Call<'_> {
             && let Some(fields) = object.as_object_mut()
         {
             fields.remove("status");
+            self.served.resource.schema.default_field(object, "status");
         }
         let meta = meta_mut(object);
         meta.insert("uid".into(), self.core.uid().into());

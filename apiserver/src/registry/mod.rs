@@ -24,7 +24,7 @@ use crate::{
     admission::{Operation, Review},
     auth::Identity,
     builtin,
-    catalog::{NAMESPACES, Served},
+    catalog::Served,
     http::query::write::WriteOptions,
     meta,
     object::{Content, Key, Object},
@@ -85,7 +85,9 @@ impl Call<'_> {
     }
 
     fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Box<Failure> {
-        Failure::invalid(&self.served.resource.group, &self.served.resource.kind, name, errors)
+        let resource = &self.served.resource;
+        let (group, _) = builtin::storage_of(&resource.group, &resource.plural);
+        Failure::invalid(group, &resource.kind, name, errors)
     }
 
     fn conflict(&self, name: &str, cause: impl std::fmt::Display) -> Box<Failure> {
@@ -144,6 +146,11 @@ impl Call<'_> {
         *object = self.served.shown(stored);
     }
 
+    /// What the type takes of other objects.
+    fn settle(&self, name: &str, object: &mut Value, old: Option<&Value>) -> Result<()> {
+        builtin::settle(self.core, self.served.strategy().needs, name, object, old)
+    }
+
     /// All that is wrong with an object.
     fn validate(&self, name: &str, object: &Value, old: Option<&Value>) -> Result<()> {
         let resource = &self.served.resource;
@@ -164,10 +171,10 @@ impl Call<'_> {
             errors.extend(resource.strategy.scale.iter().flat_map(|scale| scale::errors(scale, object)));
         }
         // What types ask beyond that is about what a status update leaves as it is.
-        if self.part != Part::Status {
+        if self.part == Part::Status {
+            errors.extend((resource.strategy.validate_status)(object));
+        } else {
             errors.extend(self.type_errors(object, old));
-        } else if &*self.served.table == NAMESPACES {
-            errors.extend(builtin::validate_phase(object));
         }
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
     }

@@ -3,7 +3,8 @@
 use super::{Answer, Call, Part, bump_generation, may_go, meta_mut, meta_text};
 use crate::{
     admission::Operation,
-    builtin, meta,
+    builtin::{self, Needs},
+    meta,
     object::Object,
     patch::Patch,
     resource::Generation,
@@ -69,10 +70,16 @@ impl Call<'_> {
         let patched = matches!(input, Input::Patch(..));
         self.warnings.extend(meta::dedupe_owner_references(&mut new, patched));
         self.prepare_update(&mut new, &old);
+        let core = self.core;
+        let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
+        if self.part == Part::Whole {
+            self.settle(name, &mut new, Some(&old))?;
+        }
         self.validate(name, &new, Some(&old))?;
         if self.served.strategy().custom {
             self.warnings.extend(meta::finalizer_warnings(&new, Some(&old)));
         }
+        self.warnings.extend((self.served.strategy().warn)(&new));
         self.core.admission.run_validating(&self.review(Operation::Update, name, Some(&old)), Some(&new))?;
         let gone = may_go(&new) && !may_go(&old);
         let content = self.encode(&new)?;
