@@ -34,13 +34,6 @@ impl Reply {
     }
 
     /// A request that failed.
-
-    /// What is said where there is nothing, outside of the core group.
-    pub(super) fn nothing() -> Self {
-        Self::text(404, "404 page not found\n")
-    }
-
-    /// A request that failed.
     pub(super) fn failure(failure: &Failure) -> Self {
         let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
         Self { retry_after, ..Self::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
