@@ -33,12 +33,6 @@ impl Reply {
         Self::text(404, "404 page not found\n")
     }
 
-    /// A request that failed.
-    pub(super) fn failure(failure: &Failure) -> Self {
-        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
-        Self { retry_after, ..Self::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
-    }
-
     /// A value, in the format that was asked for.
     pub(super) fn value(code: u16, value: &Value, format: Format, pretty: bool) -> Result<Self> {
         Ok(match format {

@@ -51,7 +51,8 @@ impl Call<'_> {
             }
             let replicas = wanted.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
             if replicas < 0 && !self.served.strategy().custom {
-                let error = FieldError::invalid("spec.replicas", &replicas.into(), "should be a non-negative integer");
+                let error =
+                    FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
                 return Err(Failure::invalid("autoscaling", "Scale", name, vec![error]));
             }
             set(&mut object, &scale.spec_replicas, replicas.into());
