@@ -125,7 +125,7 @@ fn parse(text: &str) -> Package {
     package
 }
 
-/// A line such as `Name string `json:"name,omitempty" protobuf:"…"``.
+/// A line with a name, a type and tags that say what it is in JSON.
 fn field(line: &str) -> Option<Field> {
     let (declared, tags) = line.trim().split_once('`').filter(|(declared, _)| !declared.starts_with("//"))?;
     let (tag, _) = tags.split_once("json:\"")?.1.split_once('"')?;

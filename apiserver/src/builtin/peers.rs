@@ -28,7 +28,6 @@ pub(crate) enum Needs {
 pub(crate) fn settle(core: &Core, needs: Needs, name: &str, object: &mut Value, old: Option<&Value>) -> Result<()> {
     let invalid = |errors| Failure::invalid("", "Service", name, errors);
     match needs {
-        Needs::Nothing => Ok(()),
         Needs::Addresses => {
             let others = all(core, "", "services", object["metadata"]["uid"].as_str().unwrap_or_default());
             let mut draw = |below| core.random(|random| random.random_range(0..below));
@@ -38,7 +37,7 @@ pub(crate) fn settle(core: &Core, needs: Needs, name: &str, object: &mut Value, 
             let classes = all(core, "scheduling.k8s.io", "priorityclasses", "");
             pods::prioritise(object, &classes).map_err(|why| Failure::forbidden("", "pods", name, why))
         }
-        Needs::Priority => Ok(()),
+        Needs::Nothing | Needs::Priority => Ok(()),
     }
 }
 
