@@ -156,12 +156,11 @@ pub(crate) fn patch_type(content_type: Option<&str>, strategic: bool) -> Result<
     let served: Vec<_> = all.into_iter().filter(|&known| strategic || known != STRATEGIC_MERGE_PATCH).collect();
     let asked = media_type(content_type.unwrap_or_default());
     served.iter().find(|&&known| known == asked).copied().ok_or_else(|| {
-        // Of built-in types it is the router that refuses.
-        match strategic {
-            true => {
-                Failure::new(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type").about(Details::default())
-            }
-            false => Failure::unsupported_media_type(&served),
+        if strategic {
+            // Of built-in types it is the router that refuses.
+            Failure::new(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type").about(Details::default())
+        } else {
+            Failure::unsupported_media_type(&served)
         }
     })
 }
