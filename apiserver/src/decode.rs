@@ -32,7 +32,10 @@ pub(crate) fn summary(raw: &[u8]) -> String {
     match raw.first() {
         None => "<empty>".into(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(begun)),
-        Some(_) => begun.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + more,
+        Some(_) => {
+            let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+            begun.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).chain(more.chars()).collect()
+        }
     }
 }
 

@@ -192,23 +192,22 @@ impl Call<'_> {
         }
         Ok(())
     }
+}
 
-    /// The name in a body is that of the path.
-    pub(super) fn check_name(&self, name: &str, object: &mut Value) -> Result<()> {
-        let meta = meta_mut(object);
-        let given = meta.get("name").and_then(Value::as_str).unwrap_or_default();
-        if given.is_empty() {
-            return Err(Failure::bad_request(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )));
-        }
-        if given != name {
-            return Err(Failure::bad_request(format!(
-                "the name of the object ({given}) does not match the name on the URL ({name})"
-            )));
-        }
-        Ok(())
+/// The name in a body is that of the path.
+pub(super) fn check_name(name: &str, object: &Value) -> Result<()> {
+    let given = meta_text(object, "name");
+    if given.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
+    if given != name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {

@@ -1,6 +1,10 @@
 //! The `/scale` of an object: `autoscaling/v1 Scale`, made of its numbers and written back into them.
 
-use super::{Answer, Call, Input, Part, accept::unreadable_patch, meta_text};
+use super::{
+    Answer, Call, Input, Part,
+    accept::{check_name, unreadable_patch},
+    meta_text,
+};
 use crate::{
     decode::Body,
     meta,
@@ -39,8 +43,8 @@ impl Call<'_> {
             let existing = self.find(name).ok_or_else(|| self.not_found(name))?;
             let mut object = self.served.decode(&existing);
             let shown = show(&object, &scale);
-            let mut wanted = self.wanted(input, &shown)?;
-            self.check_name(name, &mut wanted)?;
+            let wanted = self.wanted(input, &shown)?;
+            check_name(name, &wanted)?;
             let seen = meta_text(&wanted, "resourceVersion").to_owned();
             let conditional = match input {
                 ScaleInput::Replace(_) => !seen.is_empty(),

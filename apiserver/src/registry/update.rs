@@ -1,6 +1,6 @@
 //! Changes of objects: a replacement, or a patch of what is there.
 
-use super::{Answer, Call, Part, bump_generation, may_go, meta_mut, meta_text};
+use super::{Answer, Call, Part, accept::check_name, bump_generation, may_go, meta_mut, meta_text};
 use crate::{
     admission::Operation,
     builtin::{self, Needs},
@@ -51,7 +51,7 @@ impl Call<'_> {
 
     /// A revision in it says nothing, but a uid is of an object that is gone.
     fn create_by_update(&mut self, name: &str, mut object: Value) -> Result<Answer> {
-        self.check_name(name, &mut object)?;
+        check_name(name, &object)?;
         let uid = meta_text(&object, "uid");
         if !uid.is_empty() {
             self.check_uid(name, uid, &Value::Null)?;
@@ -103,17 +103,16 @@ impl Call<'_> {
     fn changed(&mut self, name: &str, input: &Input, old: &Value) -> Result<Value> {
         match input {
             Input::Replace(object) => {
-                let mut object = object.clone();
-                self.check_name(name, &mut object)?;
-                Ok(object)
+                check_name(name, object)?;
+                Ok(object.clone())
             }
             Input::Patch(patch, faults) => {
                 let patched = || {
                     let mut object = old.clone();
                     patch.apply(&mut object).map(|()| object)
                 };
-                let mut object = self.accept_patched(patched()?, faults.clone(), || patched().unwrap_or_default())?;
-                self.check_name(name, &mut object)?;
+                let object = self.accept_patched(patched()?, faults.clone(), || patched().unwrap_or_default())?;
+                check_name(name, &object)?;
                 Ok(object)
             }
         }
