@@ -48,7 +48,11 @@ const STATUSES: [u16; 13] = [200, 201, 304, 400, 403, 404, 405, 406, 409, 410, 4
 fn is_excused(reply: &Reply) -> bool {
     let message = reply.message();
     match reply.code {
-        500 => message.starts_with("resourceVersion should not be set") || message.contains("strconv.ParseUint"),
+        500 => {
+            message.starts_with("resourceVersion should not be set")
+                || message.contains("strconv.ParseUint")
+                || message == "content is not a list"
+        }
         504 => message.starts_with("Timeout: Too large resource version"),
         _ => false,
     }
@@ -74,7 +78,7 @@ async fn send(server: &Server, request: &Request) -> Reply {
 fn check_reply(request: &Request, reply: &Reply) -> Result<(), TestCaseError> {
     prop_assert!(STATUSES.contains(&reply.code) || is_excused(reply), "{:?}: {} {}", request, reply.code, reply.text);
     let content_type = reply.headers["content-type"].to_str().unwrap();
-    if !content_type.starts_with("application/json") || reply.code == 304 {
+    if !content_type.starts_with("application/json") || reply.code == 304 || request.method == "HEAD" {
         return Ok(());
     }
     for line in reply.text.lines().filter(|_| reply.json.is_null()) {

@@ -7,6 +7,7 @@ use super::{
 use crate::status::{Failure, Result};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+use http_body::Body as _;
 use serde_json::Value;
 
 /// An answer; failures become one last.
@@ -74,12 +75,13 @@ impl Wish<'_> {
 /// What goes out.
 pub(super) fn respond(reply: Result<Reply>, wish: Wish<'_>) -> Response<Body> {
     let mut reply = reply.unwrap_or_else(|failure| wish.failure(&failure));
-    if wish.head {
-        reply.body = Body::default();
-    }
+    let length = wish.head.then(|| std::mem::take(&mut reply.body).size_hint().exact()).flatten();
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
+    if let Some(length) = length {
+        headers.insert(header::CONTENT_LENGTH, length.into());
+    }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     for warning in &reply.warnings {

@@ -92,14 +92,14 @@ fn the_aggregated_documents_hold_all_resources() {
         *sets,
         json!({
             "resource": "statefulsets", "singularResource": "statefulset", "scope": "Namespaced",
-            "responseKind": {"group": "apps", "version": "v1", "kind": "StatefulSet"},
+            "responseKind": {"group": "", "version": "", "kind": "StatefulSet"},
             "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
             "shortNames": ["sts"], "categories": ["all"],
             "subresources": [
                 {"subresource": "scale", "verbs": ["get", "patch", "update"],
                  "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"}},
                 {"subresource": "status", "verbs": ["get", "patch", "update"],
-                 "responseKind": {"group": "apps", "version": "v1", "kind": "StatefulSet"}},
+                 "responseKind": {"group": "", "version": "", "kind": "StatefulSet"}},
             ],
         })
     );
