@@ -429,7 +429,8 @@ async fn discovery_of_a_group(client: Client, _: Names) -> Transcript {
         .map(|(resource, capabilities)| {
             let mut subresources: Vec<_> = capabilities.subresources.iter().map(|(sub, _)| sub.plural.clone()).collect();
             let mut operations = capabilities.operations.clone();
-            (subresources.sort(), operations.sort());
+            subresources.sort();
+            operations.sort();
             let scope = format!("{:?}", capabilities.scope);
             json!({"kind": resource.kind, "plural": resource.plural, "scope": scope, "subresources": subresources, "verbs": operations})
         })

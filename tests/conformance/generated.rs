@@ -331,5 +331,6 @@ async fn agree(real: &Client, embedded: &ApiServer, case: &Case) -> Result<(), S
     if differences.is_empty() {
         return Ok(());
     }
-    Err(differences.iter().map(|difference| format!("    {difference}\n")).collect())
+    let lines: Vec<_> = differences.iter().map(|difference| format!("    {difference}")).collect();
+    Err(lines.join("\n"))
 }
