@@ -56,7 +56,7 @@ pub(super) fn name(crd: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("metadata.name", &json!(text(&crd["metadata"]["name"])), fits));
     }
     let under = |root: &&str| group.strip_suffix(*root).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    if PROTECTED.iter().any(|root| under(&root)) {
+    if PROTECTED.iter().any(under) {
         let approval = &crd["metadata"]["annotations"][APPROVAL];
         let at = format!("metadata.annotations[{APPROVAL}]");
         let more = "see https://github.com/kubernetes/enhancements/pull/1111";
