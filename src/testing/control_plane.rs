@@ -58,6 +58,8 @@ impl ControlPlane {
             let again = tried < TRIES && plane.directory.tells_of_a_taken_port();
             if !again {
                 plane.directory.keep();
+            } else if !options.keep_logs {
+                plane.directory.forget();
             }
             plane.stop()?;
             if !again {
@@ -69,12 +71,13 @@ impl ControlPlane {
     /// Everything but the processes.
     fn prepare(options: &Options, programs: &std::path::Path) -> Result<Self, Error> {
         let certificates = |error: steersman_apiserver::TlsError| Error::Certificates(error.to_string());
-        let directory = Directory::create()?;
         let ports = Ports::find().map_err(Error::io("find free ports on 127.0.0.1"))?;
         let authority = Authority::generate().map_err(certificates)?;
         let server = authority.server_certificate().map_err(certificates)?;
         let url = flags::url(ports.api_server);
         let admin = User::new("system:admin", &["system:masters"], &url, &authority)?;
+        // Last: only the supervisor of etcd, which starts next, removes it when this process is killed.
+        let directory = Directory::create()?;
         let files = Files {
             ca: directory.write("ca.crt", &authority.ca_pem())?,
             certificate: directory.write("server.crt", &server.certificate_pem)?,

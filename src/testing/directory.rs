@@ -60,6 +60,11 @@ impl Directory {
         let _ = fs::write(self.path.join("keep"), "");
     }
 
+    /// Do not keep the logs after all: what they tell of was overcome.
+    pub(super) fn forget(&self) {
+        let _ = fs::remove_file(self.path.join("keep"));
+    }
+
     /// Keep the logs, and say once where they are.
     pub(super) fn keep_and_tell(&self) {
         self.keep();

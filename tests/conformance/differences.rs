@@ -87,20 +87,30 @@ impl Known {
     }
 }
 
-/// The rows of the table: `| case | field | reason |`, each filled.
+/// The rows of the table, after its head: `| case | field | reason |`, each filled. Every line that begins as a row is one: what is not
+/// read would be neither allowed nor found stale. A field is inside an answer: a whole answer is no field.
 pub(crate) fn known(document: &str) -> Result<Vec<Known>, String> {
-    let rows = document.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|row| {
+    let rows = document.lines().map(str::trim).filter(|line| line.starts_with('|'));
+    let mut known: Vec<Known> = Vec::new();
+    for row in rows.filter(|row| *row != "| case | field | reason |" && *row != "|---|---|---|") {
         let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-        match cells[..] {
-            [case, field, reason] if ![case, field, reason].contains(&"") => {
-                let [case, field] = [case, field].map(|cell| cell.trim_matches('`').to_owned());
-                Ok(Known { case, field })
-            }
-            _ => Err(format!("`{row}` is not `| case | field | reason |`")),
+        let name =
+            |cell: &str| cell.strip_prefix('`')?.strip_suffix('`').filter(|name| !name.is_empty()).map(str::to_owned);
+        let one = match cells[..] {
+            [case, field, reason] if !reason.is_empty() => name(case).zip(name(field)),
+            _ => None,
+        };
+        let (case, field) = one.ok_or_else(|| format!("{row} is not | `case` | `field` | reason |"))?;
+        if !field.contains('.') {
+            return Err(format!("{row}: `{field}` is a whole answer; name the field, as `2.body.spec`"));
         }
-    })
-    .collect()
+        let one = Known { case, field };
+        if known.contains(&one) {
+            return Err(format!("{row} stands there twice"));
+        }
+        known.push(one);
+    }
+    Ok(known)
 }
 
 #[cfg(test)]
@@ -139,7 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_reason_is_refused() {
-        assert!(known("| `c` | `1.a` |  |\n").is_err());
+    fn a_row_that_is_not_one_is_refused() {
+        for row in
+            ["| `c` | `1.a` |  |", "| c | 1.a | why |", "|`c`|`1.a`|", "| `` | `1.a` | why |", "| `c` | `1` | why |"]
+        {
+            assert!(known(row).is_err(), "{row}");
+        }
+        assert!(known("| `c` | `1.a` | why |\n| `c` | `1.a` | why not |\n").is_err(), "twice");
+        assert!(known("  |`c`|`1.a`| why |  ").is_ok(), "spaces are nobody's business");
     }
 }

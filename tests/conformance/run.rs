@@ -45,6 +45,17 @@ impl Names {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Transcript(pub(crate) Vec<Entry>);
 
+impl Transcript {
+    /// A step waited for something, and went on without: `UNTIL` and `EVENTS` note that.
+    pub(crate) fn gave_up(&self) -> bool {
+        let gave_up = |answer: &Value| {
+            let last_event = answer.as_array().and_then(|events| events.last());
+            answer.get("never").is_some() || last_event.is_some_and(|event| event == "nothing more")
+        };
+        self.0.iter().any(|entry| gave_up(&entry.answer))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     /// The step as the case has it.

@@ -104,6 +104,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Case>, Mistake> {
     for (number, line) in (1..).zip(text.lines().chain([""])) {
         if let Some(id) = line.strip_prefix("=== ") {
             finish(&mut cases, &mut block, number)?;
+            check(cases.last(), number)?;
             cases.push(Case { id: id.trim().into(), steps: Vec::new() });
         } else if line.trim().is_empty() || number == ended {
             finish(&mut cases, &mut block, number)?;
@@ -111,7 +112,28 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Case>, Mistake> {
             block.push(line);
         }
     }
+    check(cases.last(), ended)?;
     Ok(cases)
+}
+
+/// A case that asks nothing, or reads a watch that it never opens, would be answered alike by any two servers.
+fn check(case: Option<&Case>, ended: usize) -> Result<(), Mistake> {
+    let Some(Case { id, steps }) = case else { return Ok(()) };
+    let mistake = |text: String| Err(Mistake { line: ended, text });
+    if steps.is_empty() {
+        return mistake(format!("the case `{id}` before this line has no steps"));
+    }
+    let mut opened = Vec::new();
+    for step in steps {
+        match &step.action {
+            Action::Watch { name, .. } => opened.push(name),
+            Action::Events { name, .. } if !opened.contains(&name) => {
+                return mistake(format!("`{}` in the case `{id}` before this line: no such watch", step.line));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The lines since the last empty one are a step.
@@ -144,7 +166,8 @@ fn step(block: &[&str]) -> Result<Step, String> {
         "PICK" => {
             let (pick, request) = two()?;
             let (path, value) = pick.split_once('=').ok_or_else(|| format!("`{pick}` is not /list/field=value"))?;
-            let begin = path[1..].find('/').map(|at| at + 1).ok_or_else(|| format!("`{path}` names no field"))?;
+            let begin = path.strip_prefix('/').and_then(|path| path.find('/')).map(|at| at + 1);
+            let begin = begin.ok_or_else(|| format!("`{pick}` is not /list/field=value"))?;
             let (list, field) = path.split_at(begin);
             let request = self::request(request, &lines)?;
             Action::Pick { list: list.into(), field: field.into(), value: value.into(), request }
@@ -171,7 +194,8 @@ fn step(block: &[&str]) -> Result<Step, String> {
             Action::Compare { left: left.into(), right: right.into() }
         }
         times if times.starts_with('x') => {
-            let times = times[1..].parse().map_err(|_| format!("`{times}` is not x and a number"))?;
+            let number = times[1..].parse().ok().filter(|number| *number > 0);
+            let times = number.ok_or_else(|| format!("`{times}` is not x and a number"))?;
             Action::Send { times, request: self::request(rest, &lines)? }
         }
         _ => Action::Send { times: 1, request: self::request(&line, &lines)? },
@@ -203,6 +227,9 @@ fn request(line: &str, lines: &[&str]) -> Result<Request, String> {
         "APPLY" => ("PATCH", Some("application/apply-patch+yaml")),
         other => return Err(format!("there is no step `{other}`")),
     };
+    if !path.starts_with('/') || path.trim().contains(char::is_whitespace) {
+        return Err(format!("`{path}` is no path"));
+    }
     let mut headers = Vec::new();
     let mut body = lines;
     while let [line, rest @ ..] = body {
@@ -265,6 +292,17 @@ mod tests {
         let said = |text: &str| parse(text).expect_err("a mistake").to_string();
         assert_eq!(said("GET /a\n"), "line 1: a step before the first `=== id`");
         assert_eq!(said("=== a\n\nGTE /a\n"), "line 3: there is no step `GTE`");
+        assert_eq!(said("=== a\n\nx0 GET /a\n"), "line 3: `x0` is not x and a number");
+        assert_eq!(said("=== a\n\nGET /a b\n"), "line 3: `/a b` is no path");
+        for pick in ["=", "a/b=c", "/a=c"] {
+            let text = format!("=== a\n\nPICK {pick} GET /a\n");
+            assert_eq!(said(&text), format!("line 3: `{pick}` is not /list/field=value"));
+        }
+        assert_eq!(said("=== a\n\n=== b\n"), "line 3: the case `a` before this line has no steps");
+        assert_eq!(
+            said("=== a\n\nEVENTS w 1\n"),
+            "line 4: `EVENTS w 1` in the case `a` before this line: no such watch"
+        );
         assert_eq!(said("=== a\n\nEVENTS w many"), "line 3: `many` is neither a number nor `end`");
         assert_eq!(said("=== a\n\nPOST /a\nnonsense\n"), "line 3: `nonsense` is neither a header nor a body");
     }

@@ -85,7 +85,9 @@ fn sheet(name: &str, cases: impl Iterator<Item = Case>) -> Sheet {
     let only = std::env::var(ONLY).unwrap_or_default();
     let cases = cases.filter(|case| case.id().contains(&only) || name.contains(&only)).collect();
     let golden = fs::read_to_string(golden_path(name)).unwrap_or_default();
-    let golden = golden::read(&golden).unwrap_or_else(|mistake| panic!("golden/{name}.txt: {mistake}"));
+    let golden = golden::read(&golden).unwrap_or_else(|mistake| {
+        panic!("golden/{name}.txt: {mistake}; remove the file, and `cargo xtask conformance --record` writes it anew")
+    });
     Sheet { name: name.into(), cases, golden }
 }
 
@@ -142,6 +144,8 @@ async fn every_case_is_answered_as_the_real_server_does() {
 
 /// New goldens for the cases that ran; those of cases that are gone go too.
 fn record(sheets: &[Sheet], mut answers: BTreeMap<&str, Transcript>) {
+    let waited: Vec<_> = answers.iter().filter(|(_, transcript)| transcript.gave_up()).map(|(id, _)| *id).collect();
+    assert!(waited.is_empty(), "nothing is recorded: these waited for what never came: {}", waited.join(", "));
     for sheet in sheets {
         let mut golden = sheet.golden.clone();
         if std::env::var_os(ONLY).is_none() {
@@ -152,6 +156,28 @@ fn record(sheets: &[Sheet], mut answers: BTreeMap<&str, Transcript>) {
         }
         fs::write(golden_path(&sheet.name), golden::write(&golden)).expect("goldens can be written");
     }
+    if std::env::var_os(ONLY).is_none() {
+        for file in files_of_no_sheet(sheets) {
+            fs::remove_file(file).expect("goldens can be removed");
+        }
+    }
+}
+
+fn files_of_no_sheet(sheets: &[Sheet]) -> impl Iterator<Item = PathBuf> {
+    let files = fs::read_dir(folder("golden")).expect("the goldens").map(|file| file.expect("a file").path());
+    files.filter(|file| !sheets.iter().any(|sheet| golden_path(&sheet.name) == *file))
+}
+
+/// Answers to cases that are gone: nobody compares them, and a reader would take them for what is checked.
+fn left_over(sheets: &[Sheet]) -> Vec<String> {
+    let mut left = Vec::new();
+    for sheet in sheets {
+        let ids: BTreeSet<_> = sheet.cases.iter().map(Case::id).collect();
+        let gone = sheet.golden.keys().filter(|id| !ids.contains(id.as_str()));
+        left.extend(gone.map(|id| format!("golden/{}.txt, {id}", sheet.name)));
+    }
+    left.extend(files_of_no_sheet(sheets).map(|file| file.display().to_string()));
+    left
 }
 
 #[derive(Default)]
@@ -190,6 +216,7 @@ impl Report {
 
     fn end(mut self, sheets: &[Sheet], listed: &[Known]) {
         let cases: usize = sheets.iter().map(|sheet| sheet.cases.len()).sum();
+        assert!(cases > 0, "no case has `{}` in its name or its sheet's", std::env::var(ONLY).unwrap_or_default());
         println!("{cases} cases, {} identical, {} listed differences", self.identical, listed.len());
         assert!(listed.len() <= MOST, "{} differences are listed, more than {MOST}", listed.len());
         if std::env::var_os(ONLY).is_none() {
@@ -197,6 +224,10 @@ impl Report {
                 self.failed += 1;
                 let _ =
                     writeln!(self.text, "{}: `{}` is listed, and is no difference any more", known.case, known.field);
+            }
+            for left in left_over(sheets) {
+                self.failed += 1;
+                let _ = writeln!(self.text, "{left}: a golden without a case: cargo xtask conformance --record");
             }
         }
         assert!(self.failed == 0, "{} failures\n{}", self.failed, self.text);

@@ -4,6 +4,7 @@ mod both;
 mod embedded;
 mod ends;
 mod existing;
+mod fails;
 mod life;
 mod shared;
 mod support;

@@ -85,20 +85,34 @@ pub(crate) fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// How a helper ended, and all that it said.
+pub(crate) struct Output {
+    pub(crate) success: bool,
+    pub(crate) text: String,
+}
+
+/// This binary again, for one of its helpers, to its end.
+pub(crate) fn helper_output(name: &str, variables: &[(&str, &str)]) -> Output {
+    let output = command(name, variables).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    Output { success: output.status.success(), text: String::from_utf8_lossy(&text).into_owned() }
+}
+
 /// This binary again, for one of its helpers, up to the line by which the helper says that it is ready; that line's text.
 pub(crate) fn helper(name: &str, variables: &[(&str, &str)]) -> (Child, Option<String>) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", name, "--nocapture"])
-        .env("STEERSMAN_TEST_HELPER", "yes")
-        .envs(variables.iter().copied())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command(name, variables).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let said = lines.find_map(|line| line.split_once("helper: ").map(|(_, text)| text.to_owned()));
     // Who writes to a pipe that nobody reads fails.
     thread::spawn(move || lines.for_each(drop));
     (child, said)
+}
+
+fn command(name: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", name, "--nocapture"]).env("STEERSMAN_TEST_HELPER", "yes");
+    command.envs(variables.iter().copied());
+    command
 }
 
 /// Somebody who asks for ignored tests does not want helpers.
