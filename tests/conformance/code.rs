@@ -1,8 +1,10 @@
 //! Cases as code: what kube-rs and its runtime make of the server, and what happens when many write at once. Each notes what it saw; the notes
 //! are its transcript.
 
+mod races;
+
 use crate::run::{Entry, Names, Transcript};
-use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, future::join_all, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, ObjectReference},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -25,7 +27,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -34,10 +35,10 @@ use std::{
 pub(crate) type Case = (&'static str, fn(Client, Names) -> BoxFuture<'static, Transcript>);
 
 pub(crate) const CASES: &[Case] = &[
-    ("many-puts-with-one-version", |client, names| many_puts(client, names).boxed()),
-    ("many-merges-at-once", |client, names| many_merges(client, names).boxed()),
-    ("writers-that-retry-lose-nothing", |client, names| writers_that_retry(client, names).boxed()),
-    ("watchers-of-racing-writes-agree", |client, names| watchers_agree(client, names).boxed()),
+    ("many-puts-with-one-version", |client, names| races::many_puts(client, names).boxed()),
+    ("many-merges-at-once", |client, names| races::many_merges(client, names).boxed()),
+    ("writers-that-retry-lose-nothing", |client, names| races::writers_that_retry(client, names).boxed()),
+    ("watchers-of-racing-writes-agree", |client, names| races::watchers_agree(client, names).boxed()),
     ("finalizer-helper", |client, names| finalizer_helper(client, names).boxed()),
     ("watcher-and-metadata-watcher", |client, names| watchers_of_metadata(client, names).boxed()),
     ("definition-established", |client, names| established(client, names).boxed()),
@@ -109,99 +110,6 @@ fn code<T>(answer: &Result<T, kube::Error>) -> u16 {
 
 fn is_conflict<T>(answer: &Result<T, kube::Error>) -> bool {
     code(answer) == 409
-}
-
-async fn many_puts(client: Client, names: Names) -> Transcript {
-    let (api, mut notes) = (config_maps(&client, &names), Notes::default());
-    let first = api.create(&PostParams::default(), &config_map("a")).await.expect("it is new");
-    let puts = (0..20).map(|number| {
-        let mut changed = first.clone();
-        changed.data = Some([("k".into(), number.to_string())].into());
-        let api = api.clone();
-        async move { code(&api.replace("a", &PostParams::default(), &changed).await) }
-    });
-    let mut codes = join_all(puts).await;
-    codes.sort_unstable();
-    notes.add("twenty puts that know the same version", codes);
-    notes.end()
-}
-
-async fn many_merges(client: Client, names: Names) -> Transcript {
-    let (api, mut notes) = (widgets(&client, &names), Notes::default());
-    api.create(&PostParams::default(), &widget("w")).await.expect("it is new");
-    let merges = (0..60).map(|number| {
-        let api = api.clone();
-        async move {
-            let patch = json!({"metadata": {"annotations": {format!("k{number:02}"): "1"}}});
-            code(&api.patch("w", &PatchParams::default(), &Patch::Merge(patch)).await)
-        }
-    });
-    let codes = join_all(merges).await;
-    notes.add("sixty merges", codes);
-    notes.add("the object", told(api.get("w").await)["metadata"]["annotations"].clone());
-    notes.end()
-}
-
-async fn writers_that_retry(client: Client, names: Names) -> Transcript {
-    let (api, mut notes) = (config_maps(&client, &names), Notes::default());
-    api.create(&PostParams::default(), &config_map("counter")).await.expect("it is new");
-    let writers = (0..4).map(|_| {
-        let api = api.clone();
-        async move {
-            for _ in 0..10 {
-                loop {
-                    let mut read = api.get("counter").await.expect("it is there");
-                    let data = read.data.get_or_insert_default();
-                    let count: u32 = data.get("n").map_or(0, |count| count.parse().expect("a number"));
-                    data.insert("n".into(), (count + 1).to_string());
-                    let written = api.replace("counter", &PostParams::default(), &read).await;
-                    if !is_conflict(&written) {
-                        written.expect("written");
-                        break;
-                    }
-                }
-            }
-        }
-    });
-    join_all(writers).await;
-    notes.add("four writers, ten increments each", api.get("counter").await.expect("it is there").data);
-    notes.end()
-}
-
-async fn watchers_agree(client: Client, names: Names) -> Transcript {
-    let (api, mut notes) = (config_maps(&client, &names), Notes::default());
-    let from = api.list(&ListParams::default()).await.expect("a list").metadata.resource_version.expect("a version");
-    let watch = async || {
-        let events = api.watch(&kube::api::WatchParams::default(), &from).await.expect("a watch");
-        let events = events.map_ok(|event| match event {
-            kube::api::WatchEvent::Added(object) => ("added", object),
-            kube::api::WatchEvent::Modified(object) => ("modified", object),
-            kube::api::WatchEvent::Deleted(object) => ("deleted", object),
-            other => panic!("{other:?}"),
-        });
-        let events = events.map_ok(|(kind, object)| (kind, object.name_any(), object.resource_version()));
-        events.take(300).try_collect::<Vec<_>>().await.expect("events")
-    };
-    let write = async |writer: usize| {
-        for number in 0..25 {
-            let name = format!("o{writer}-{number}");
-            api.create(&PostParams::default(), &config_map(&name)).await.expect("it is new");
-            let patch = Patch::Merge(json!({"data": {"k": "v"}}));
-            api.patch(&name, &PatchParams::default(), &patch).await.expect("it is there");
-            api.delete(&name, &DeleteParams::default()).await.expect("it is there");
-        }
-    };
-    let (seen, ..) =
-        tokio::join!(async { tokio::join!(watch(), watch(), watch()) }, write(0), write(1), write(2), write(3));
-    notes.add("all three saw the same", seen.0 == seen.1 && seen.1 == seen.2);
-    let versions: Vec<u64> = seen.0.iter().filter_map(|(_, _, version)| version.as_ref()?.parse().ok()).collect();
-    notes.add("versions only grow", versions.len() == 300 && versions.is_sorted_by(|a, b| a < b));
-    let mut lives = BTreeMap::<_, Vec<_>>::new();
-    for (kind, name, _) in seen.0 {
-        lives.entry(name).or_default().push(kind);
-    }
-    notes.add("the life of each", lives);
-    notes.end()
 }
 
 async fn finalizer_helper(client: Client, names: Names) -> Transcript {

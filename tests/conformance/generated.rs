@@ -15,7 +15,8 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestError, TestRunner},
 };
 use std::{cell::Cell, fmt::Write};
-use steersman_apiserver::ApiServer;
+use steersman_apiserver::Fault;
+use tokio::runtime;
 
 /// As many operations as every run makes; `cargo xtask conformance` asks for more.
 const OPERATIONS: usize = 400;
@@ -282,18 +283,9 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     said.map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not `{text}`")))
 }
 
-#[test]
-fn generated_operations_are_answered_alike_by_both_servers() {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let Some(real) = runtime.block_on(servers::real()) else { return };
-    let embedded = runtime.block_on(servers::embedded());
-
-    let operations = number("STEERSMAN_CONFORMANCE_OPERATIONS", OPERATIONS as u64) as usize;
-    let seed = number("STEERSMAN_CONFORMANCE_SEED", SEED);
-    let made = Cell::new(0);
+/// Sequences of at least so many operations in all; the first that `agree` does not like, made as short as it gets, is the error.
+fn search(operations: usize, seed: u64, agree: impl Fn(&Case) -> Result<(), String>) -> Result<usize, String> {
     let config = Config {
-        cases: u32::MAX,
         max_shrink_iters: 150,
         failure_persistence: None,
         rng_algorithm: RngAlgorithm::ChaCha,
@@ -302,31 +294,63 @@ fn generated_operations_are_answered_alike_by_both_servers() {
     };
     let mut runner = TestRunner::new(config);
     let sequences = proptest::collection::vec(operation(), 1..40);
+    let made = Cell::new(0);
     while made.get() < operations {
         let tree = sequences.new_tree(&mut runner).expect("a sequence");
         let outcome = runner.run_one(tree, |operations| {
             made.set(made.get() + operations.len());
             let text = script(&operations);
             let case = script::parse(&text).expect("a well-formed script").remove(0);
-            runtime
-                .block_on(agree(&real, &embedded, &case))
-                .map_err(|differences| TestCaseError::fail(format!("{differences}\n\n{text}")))
+            agree(&case).map_err(|differences| TestCaseError::fail(format!("{differences}\n\n{text}")))
         });
         if let Err(TestError::Fail(reason, _)) = outcome {
-            panic!("seed {seed}: the servers differ, expected is the real one\n{reason}");
+            return Err(reason.to_string());
         }
     }
-    println!("{} generated operations, all answered alike (seed {seed})", made.get());
+    Ok(made.get())
 }
 
-async fn agree(real: &Client, embedded: &ApiServer, case: &Case) -> Result<(), String> {
-    let embedded = servers::client_of(&embedded.fork());
+#[test]
+fn generated_operations_are_answered_alike_by_both_servers() {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let Some(real) = runtime.block_on(servers::real()) else { return };
+    let embedded = runtime.block_on(servers::embedded());
+
+    let operations = number("STEERSMAN_CONFORMANCE_OPERATIONS", OPERATIONS as u64) as usize;
+    let seed = number("STEERSMAN_CONFORMANCE_SEED", SEED);
+    let agree =
+        |case: &Case| runtime.block_on(async { agree(&real, &servers::client_of(&embedded.fork()), case).await });
+    match search(operations, seed, agree) {
+        Ok(made) => println!("{made} generated operations, all answered alike (seed {seed})"),
+        Err(reason) => panic!("seed {seed}: the servers differ, expected is the real one\n{reason}"),
+    }
+}
+
+#[test]
+fn a_difference_is_found_and_told_by_a_case_that_is_as_short_as_it_gets() {
+    let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    let server = runtime.block_on(servers::embedded());
+    let agree = |case: &Case| {
+        runtime.block_on(async {
+            let (good, bad) = (server.fork(), server.fork());
+            bad.faults().add(Fault::on("patch widgets/status").status(500));
+            agree(&servers::client_of(&good), &servers::client_of(&bad), case).await
+        })
+    };
+    let reason = search(10_000, SEED, agree).expect_err("it differs");
+    let patches = reason.matches("\nMERGE ").count();
+    let others = ["\nPUT ", "\nJSON ", "\nDELETE "].map(|verb| reason.matches(verb).count());
+    assert_eq!((patches, others), (1, [0, 0, 0]), "{reason}");
+    assert!(reason.contains("/status\n"), "{reason}");
+}
+
+async fn agree(expected: &Client, got: &Client, case: &Case) -> Result<(), String> {
     let on = async |client| {
         let names = Names::new(&servers::word());
         run::namespaces(client, &names).await;
         normalise(run::run(client, case, &names).await, &names)
     };
-    let (expected, got) = tokio::join!(on(real), on(&embedded));
+    let (expected, got) = tokio::join!(on(expected), on(got));
     let differences = differences::between(&expected, &got);
     if differences.is_empty() {
         return Ok(());

@@ -16,6 +16,7 @@ use std::{
     fs,
     path::PathBuf,
 };
+use tokio::runtime;
 
 /// Part of the name of the cases, or the sheet, to run; all if it is not set.
 const ONLY: &str = "STEERSMAN_CONFORMANCE_ONLY";
@@ -111,12 +112,29 @@ async fn all<'a, F: Future<Output = Transcript>>(
         .await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_case_is_answered_as_the_real_server_does() {
+/// The real server's answers, if there is one.
+fn on_the_real_server(sheets: &[Sheet]) -> Option<BTreeMap<&str, Transcript>> {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let real = servers::real().await?;
+        Some(all(sheets, |case| case.run(&real)).await)
+    })
+}
+
+/// Each case on a server of its own. Time is virtual: what waits for it does not wait.
+fn on_the_embedded_server(sheets: &[Sheet]) -> BTreeMap<&str, Transcript> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async {
+        let embedded = servers::embedded().await;
+        all(sheets, |case| async { case.run(&servers::client_of(&embedded.fork())).await }).await
+    })
+}
+
+#[test]
+fn every_case_is_answered_as_the_real_server_does() {
     let mut sheets = sheets();
     let mut report = Report::default();
-    if let Some(real) = servers::real().await {
-        let answers = all(&sheets, |case| case.run(&real)).await;
+    if let Some(answers) = on_the_real_server(&sheets) {
         if is_recording() {
             record(&sheets, answers);
             sheets = self::sheets();
@@ -129,8 +147,7 @@ async fn every_case_is_answered_as_the_real_server_does() {
         }
     }
 
-    let embedded = servers::embedded().await;
-    let answers = all(&sheets, |case| async { case.run(&servers::client_of(&embedded.fork())).await }).await;
+    let answers = on_the_embedded_server(&sheets);
     let listed = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("apiserver/DIFFERENCES.md"));
     let listed =
         differences::known(&listed.expect("the list of differences")).unwrap_or_else(|mistake| panic!("{mistake}"));
