@@ -1,7 +1,7 @@
 //! An existing cluster: another environment, seen by its kubeconfig from another process.
 
-use super::support::{helper, is_helper, own};
-use steersman::testing::{Env, Environment, Error, Options, TestServer};
+use super::support::{helper, helper_output, is_helper, own};
+use steersman::testing::{Env, Environment, Error, Options, TestServer, run_real};
 
 #[tokio::test]
 #[ignore = "a helper: started in a process of its own, whose variables name the cluster"]
@@ -21,6 +21,29 @@ async fn helper_uses_the_existing_cluster() {
     environment.stop().await.unwrap();
     environment.client().unwrap().apiserver_version().await.expect("it is not ours to stop");
     println!("helper: {namespace}");
+}
+
+#[test]
+#[ignore = "a helper: started in a process of its own, whose variables name the cluster"]
+fn helper_runs_a_test_on_the_existing_cluster() {
+    if is_helper() {
+        run_real(async |env| println!("helper: {}", env.namespace("tidy").await.unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn a_test_on_an_existing_cluster_leaves_no_namespace_behind() {
+    let Some(own) = own(Options { controller_manager: true, ..Options::default() }).await else { return };
+    let kubeconfig = own.environment.kubeconfig().unwrap().to_str().unwrap();
+    let variables = [("KUBECONFIG", kubeconfig), ("USE_EXISTING_CLUSTER", "true")];
+    let output = helper_output("existing::helper_runs_a_test_on_the_existing_cluster", &variables);
+    assert!(output.success, "{}", output.text);
+    let namespace = output.text.lines().find_map(|line| line.split_once("helper: ")).unwrap().1.to_owned();
+    let api: kube_client::Api<k8s_openapi::api::core::v1::Namespace> =
+        kube_client::Api::all(own.environment.client().unwrap());
+    // Its deletion has begun; how long that takes is the cluster's affair.
+    let left = api.get_opt(&namespace).await.unwrap();
+    assert!(left.is_none_or(|left| left.metadata.deletion_timestamp.is_some()), "{namespace} is left");
 }
 
 #[tokio::test]
