@@ -19,6 +19,7 @@
 //! assert!(queue.try_get().is_none());
 //! ```
 
+mod cache;
 pub mod object;
 mod sync;
 #[cfg(all(feature = "testing", unix))]

@@ -1,0 +1,3 @@
+//! Objects in memory: one informer per kind and selection, shared by everybody, kept up to date by list and watch.
+
+mod store;

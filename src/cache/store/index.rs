@@ -1,0 +1,84 @@
+//! Objects by what a function says of them: several values each, or none.
+//!
+//! In two halves, because the function is the user's and must not run under the store's lock: an [`Indexer`] asks it, a [`Table`] keeps what
+//! it said. The function has to say the same of the same object each time: what it said when an object came is taken back when it goes.
+
+use super::postings::{Postings, Slot};
+use hashbrown::HashMap;
+use std::{
+    any::Any,
+    hash::Hash,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+/// What an index says of one object: a `Vec<V>`.
+pub(super) type Values = Box<dyn Any + Send>;
+
+/// Asks the user's function.
+pub(super) trait Indexer<P>: Send + Sync {
+    fn values(&self, object: &P) -> Values;
+    /// For what this one says, and nothing in it yet.
+    fn table(&self) -> Box<dyn Table>;
+}
+
+/// Slots by value.
+pub(super) trait Table: Send + Sync {
+    fn insert(&mut self, slot: Slot, values: Values);
+    fn remove(&mut self, slot: Slot, values: Values);
+    /// Whether both say the same: then there is nothing to do.
+    fn is_same(&self, a: &Values, b: &Values) -> bool;
+    fn as_any(&self) -> &dyn Any;
+}
+
+pub(super) struct Function<P, V>(pub(super) Arc<dyn Fn(&P) -> Vec<V> + Send + Sync>);
+
+impl<P: 'static, V: Hash + Eq + Send + Sync + 'static> Indexer<P> for Function<P, V> {
+    /// A function that panics says nothing of that object.
+    fn values(&self, object: &P) -> Values {
+        let said = catch_unwind(AssertUnwindSafe(|| (self.0)(object)));
+        Box::new(said.unwrap_or_default())
+    }
+
+    fn table(&self) -> Box<dyn Table> {
+        Box::new(ByValue::<V>(HashMap::new()))
+    }
+}
+
+pub(super) struct ByValue<V>(HashMap<V, Postings>);
+
+impl<V: Hash + Eq> ByValue<V> {
+    pub(super) fn get(&self, value: &V) -> Postings {
+        self.0.get(value).cloned().unwrap_or_default()
+    }
+}
+
+impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
+    fn insert(&mut self, slot: Slot, values: Values) {
+        for value in vec::<V>(values) {
+            self.0.entry(value).or_default().insert(slot);
+        }
+    }
+
+    fn remove(&mut self, slot: Slot, values: Values) {
+        for value in vec::<V>(values) {
+            let hashbrown::hash_map::Entry::Occupied(mut found) = self.0.entry(value) else { continue };
+            found.get_mut().remove(slot);
+            if found.get().is_empty() {
+                found.remove();
+            }
+        }
+    }
+
+    fn is_same(&self, a: &Values, b: &Values) -> bool {
+        a.downcast_ref::<Vec<V>>() == b.downcast_ref::<Vec<V>>()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn vec<V: 'static>(values: Values) -> Vec<V> {
+    *values.downcast().expect("a table gets the values of its own indexer")
+}
