@@ -5,7 +5,7 @@
 use super::event::{Event, Trash};
 use crate::object::ObjectKey;
 use hashbrown::HashMap;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 /// Keys whose memory is worth giving back once they are all gone.
 const MANY: usize = 1024;
@@ -14,6 +14,10 @@ pub(super) struct Backlog<P> {
     keys: HashMap<ObjectKey, u64>,
     pending: BTreeMap<u64, Pending<P>>,
     coalesced: u64,
+    /// A resync began here.
+    resync: u64,
+    /// What came before the resync and will never be told.
+    vanished: Vec<ObjectKey>,
 }
 
 /// An event to be told.
@@ -25,7 +29,7 @@ struct Pending<P> {
 
 impl<P> Backlog<P> {
     pub(super) fn new() -> Self {
-        Self { keys: HashMap::new(), pending: BTreeMap::new(), coalesced: 0 }
+        Self { keys: HashMap::new(), pending: BTreeMap::new(), coalesced: 0, resync: 0, vanished: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -51,7 +55,11 @@ impl<P> Backlog<P> {
             return;
         };
         if let (Event::Create { object, .. }, Event::Delete { .. }) = (&pending.event, &event) {
-            self.keys.remove(&object.key);
+            if let Some((key, first)) = self.keys.remove_entry(&object.key)
+                && first < self.resync
+            {
+                self.vanished.push(key);
+            }
             self.coalesced += 2;
             pending.event.discard(trash);
             event.discard(trash);
@@ -59,6 +67,15 @@ impl<P> Backlog<P> {
             self.coalesced += 1;
             self.pending.insert(first, pending.followed_by(event, trash));
         }
+    }
+
+    /// From now on, keep in mind what was created before this position and vanishes untold: it was there when the resync began, and must not be told of by it.
+    pub(super) fn resync(&mut self, position: u64) {
+        self.resync = position;
+    }
+
+    pub(super) fn vanished(&mut self) -> Vec<ObjectKey> {
+        mem::take(&mut self.vanished)
     }
 
     pub(super) fn pop(&mut self, trash: &mut Trash<P>) -> Option<Event<P>> {

@@ -38,7 +38,7 @@ pub(crate) struct Cursor<P> {
 
 struct Resync<P> {
     left: Entries<P>,
-    /// Told since the snapshot, or about to be.
+    /// Told since the snapshot, or about to be, or gone before it was told.
     told: HashSet<ObjectKey>,
 }
 
@@ -91,6 +91,7 @@ impl<P> Cursor<P> {
         // With the gate closed all that the snapshot shows is published: whatever is not told by then is found in the log.
         let gate = self.shared.gate.lock();
         let left = Box::new(snapshot().into_iter());
+        self.shared.log.lock().resync(self.number);
         drop(gate);
         let told = self.items.iter().filter_map(Item::key).cloned().collect();
         self.resync = Some(Resync { left, told });
@@ -146,6 +147,9 @@ impl<P> Cursor<P> {
             let mut log = self.shared.log.lock();
             log.count(self.number, self.delivered);
             let pulled = log.pull(self.number, BATCH, &mut self.items, &mut trash, &mut awake);
+            if let Some(resync) = &mut self.resync {
+                resync.told.extend(log.vanished(self.number));
+            }
             if let (Pulled::Nothing, None, Some(waker)) = (&pulled, &self.resync, waker) {
                 let same = awake.take_if(|awake| awake.will_wake(waker));
                 replaced = log.sleep(self.number, same.unwrap_or_else(|| waker.clone()));

@@ -101,10 +101,8 @@ impl<P> Publisher<'_, P> {
     /// The store shows it: tell everybody.
     pub(crate) fn publish(&mut self, event: Event<P>) {
         let mut log = self.log.lock();
-        let refused = log.append(event, &mut self.trash);
+        log.append(event, &mut self.trash);
         log.wake(&mut self.wakes);
-        drop(log);
-        drop(refused);
     }
 
     /// The store shows them all, in this order.
@@ -119,9 +117,7 @@ impl<P> Publisher<'_, P> {
             }
             let mut log = self.log.lock();
             for event in batch.drain(..) {
-                if let Some(refused) = log.append(event, &mut self.trash) {
-                    refused.discard(&mut self.trash);
-                }
+                log.append(event, &mut self.trash);
             }
             log.wake(&mut self.wakes);
         }

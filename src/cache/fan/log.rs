@@ -10,6 +10,7 @@ use super::{
     event::{Event, Item, Trash},
     wakes::Wakes,
 };
+use crate::object::ObjectKey;
 use std::{collections::VecDeque, mem, task::Waker};
 
 pub(super) struct Log<P> {
@@ -85,16 +86,15 @@ impl<P> Log<P> {
         self.base + self.slots.len() as u64
     }
 
-    /// Gives the event back if nobody is there to read it.
-    pub(super) fn append(&mut self, event: Event<P>, trash: &mut Trash<P>) -> Option<Event<P>> {
+    /// If nobody is there to read it, it is thrown away.
+    pub(super) fn append(&mut self, event: Event<P>, trash: &mut Trash<P>) {
         if self.present == 0 || self.closed {
-            return Some(event);
+            return event.discard(trash);
         }
         if self.slots.len() == self.capacity {
             self.spill(trash);
         }
         self.slots.push_back(Slot { event, readers: self.present });
-        None
     }
 
     /// Move the oldest event into the backlogs of those who have not read it.
@@ -207,6 +207,19 @@ impl<P> Log<P> {
         let old = mem::replace(&mut reader.waker, Some(waker));
         self.sleeping += usize::from(old.is_none());
         old
+    }
+
+    /// A reader begins a resync with what the store shows now.
+    pub(super) fn resync(&mut self, number: usize) {
+        let end = self.end();
+        if let Some(reader) = &mut self.readers[number] {
+            reader.backlog.resync(end);
+        }
+    }
+
+    /// Objects that were there when the resync began, and that the reader will never be told of.
+    pub(super) fn vanished(&mut self, number: usize) -> Vec<ObjectKey> {
+        self.readers[number].as_mut().map(|reader| reader.backlog.vanished()).unwrap_or_default()
     }
 
     pub(super) fn count(&mut self, number: usize, delivered: u64) {

@@ -37,7 +37,7 @@ mod wakes;
 pub(crate) use self::{
     cursor::Cursor,
     event::{Event, Item},
-    hub::{Fan, Publisher},
+    hub::Fan,
     log::CursorStats,
 };
 /// By this name for the files of this module: the model check has another one in its place.

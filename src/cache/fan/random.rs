@@ -122,7 +122,8 @@ proptest! {
                 Step::Resync(handler) => of(handler).into_iter().for_each(|at| handlers[at].cursor.resync(|| world.entries())),
                 Step::Drop(handler) => of(handler).into_iter().for_each(|at| drop(handlers.swap_remove(at))),
             }
-            prop_assert!(world.fan.len() <= if handlers.is_empty() { 0 } else { capacity });
+            let bound = if handlers.is_empty() { 0 } else { capacity };
+            prop_assert!(world.fan.len() <= bound);
             for handler in &handlers {
                 let objects: BTreeSet<_> = world.state().into_keys().chain(handler.known.keys().cloned()).collect();
                 // What it was told is known; what it has taken and not handed over may be about others.
