@@ -147,22 +147,18 @@ impl<P> Cursor<P> {
             let mut log = self.shared.log.lock();
             log.count(self.number, self.delivered);
             let pulled = log.pull(self.number, BATCH, &mut self.items, &mut trash, &mut awake);
-            if let Some(resync) = &mut self.resync {
-                resync.told.extend(log.vanished(self.number));
-            }
+            let vanished = log.vanished(self.number);
             if let (Pulled::Nothing, None, Some(waker)) = (&pulled, &self.resync, waker) {
                 let same = awake.take_if(|awake| awake.will_wake(waker));
                 replaced = log.sleep(self.number, same.unwrap_or_else(|| waker.clone()));
             }
             drop(log);
             drop((trash, awake, replaced));
+            if let Some(resync) = &mut self.resync {
+                resync.told.extend(self.items.iter().filter_map(Item::key).cloned().chain(vanished));
+            }
             match (pulled, &mut self.resync) {
-                (Pulled::Something, resync) => {
-                    if let Some(resync) = resync {
-                        resync.told.extend(self.items.iter().filter_map(Item::key).cloned());
-                    }
-                    return Refilled::Something;
-                }
+                (Pulled::Something, _) => return Refilled::Something,
                 (Pulled::Ended, _) => return Refilled::Ended,
                 (Pulled::Nothing, None) => return Refilled::Nothing,
                 (Pulled::Nothing, Some(Resync { left, told })) => {

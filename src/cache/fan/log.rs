@@ -11,7 +11,7 @@ use super::{
     wakes::Wakes,
 };
 use crate::object::ObjectKey;
-use std::{collections::VecDeque, mem, task::Waker};
+use std::{collections::VecDeque, task::Waker};
 
 pub(super) struct Log<P> {
     slots: VecDeque<Slot<P>>,
@@ -106,7 +106,9 @@ impl<P> Log<P> {
         for reader in self.readers.iter_mut().flatten().filter(|reader| reader.position == position) {
             left -= 1;
             let event = if left == 0 { event.take() } else { event.clone() };
-            event.into_iter().for_each(|event| reader.backlog.add(position, event, trash));
+            if let Some(event) = event {
+                reader.backlog.add(position, event, trash);
+            }
             reader.position += 1;
         }
     }
@@ -120,7 +122,8 @@ impl<P> Log<P> {
     }
 
     pub(super) fn synced(&mut self) {
-        self.synced.get_or_insert(self.base + self.slots.len() as u64);
+        let end = self.end();
+        self.synced.get_or_insert(end);
     }
 
     pub(super) fn close(&mut self) {
@@ -204,7 +207,7 @@ impl<P> Log<P> {
     /// The reader found nothing: wake it when something comes. Gives the waker it had.
     pub(super) fn sleep(&mut self, number: usize, waker: Waker) -> Option<Waker> {
         let Some(reader) = &mut self.readers[number] else { return Some(waker) };
-        let old = mem::replace(&mut reader.waker, Some(waker));
+        let old = reader.waker.replace(waker);
         self.sleeping += usize::from(old.is_none());
         old
     }

@@ -378,7 +378,7 @@ fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
     assert!(cursor.stats().coalesced > 0);
     while cursor.try_next().is_some() {}
     fan.write(|publisher| {
-        publisher.publish_all((0..9).map(|number| Event::Create { object: object(number), initial: false }))
+        publisher.publish_all((0..9).map(|number| Event::Create { object: object(number), initial: false }));
     });
     drop(cursor);
     publish(Event::Create { object: object(1), initial: false });
