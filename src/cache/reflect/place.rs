@@ -19,10 +19,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A page of everything, as it is now or at the version of the first page.
+    /// A page of everything, as it is now or at the version of the first page; all of it if the size is 0.
     pub(super) fn page(&self, size: u32, token: &str) -> Request<Body> {
         let mut query = self.query();
-        query.append_pair("limit", &size.to_string());
+        if size > 0 {
+            query.append_pair("limit", &size.to_string());
+        }
         if !token.is_empty() {
             query.append_pair("continue", token);
         }
