@@ -72,12 +72,10 @@ impl Payload for Compact {
 
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
         let body = if K::metadata_api() { "{}" } else { &*self.body };
-        let (form, made) =
-            self.forms.get(|| assemble(&self.types, &self.meta, body)).map_err(|error| DecodeError::Mismatch {
-                kind: self.types.kind.clone(),
-                key: self.key(),
-                error,
-            })?;
+        let (form, made) = self
+            .forms
+            .get(|| assemble(&self.types, &self.meta, body))
+            .map_err(|error| DecodeError::Mismatch { kind: self.types.kind.clone(), key: self.key(), error })?;
         if made {
             self.registry.add(self);
         }

@@ -20,7 +20,10 @@ pub(super) struct Forms(Mutex<Vec<Form>>);
 
 impl Forms {
     /// The form of this type, made if nobody holds one; and whether it was made. Who else asks meanwhile waits.
-    pub(super) fn get<K: Any + Send + Sync, E>(&self, make: impl FnOnce() -> Result<K, E>) -> Result<(Arc<K>, bool), E> {
+    pub(super) fn get<K: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce() -> Result<K, E>,
+    ) -> Result<(Arc<K>, bool), E> {
         let mut forms = self.0.lock();
         if let Some(form) = forms.iter().find_map(|form| form.upgrade()?.downcast().ok()) {
             return Ok((form, false));

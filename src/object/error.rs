@@ -30,7 +30,9 @@ pub enum DecodeError {
         key: ObjectKey,
     },
     /// The object is in memory as another type.
-    #[error("{kind} {key} is in memory as another type than it is read as: declare the kind with `.compact()` to have both")]
+    #[error(
+        "{kind} {key} is in memory as another type than it is read as: declare the kind with `.compact()` to have both"
+    )]
     OtherType {
         /// The object's kind.
         kind: String,

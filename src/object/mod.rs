@@ -24,6 +24,11 @@
 //! # Ok::<_, steersman::object::DecodeError>(())
 //! ```
 
+#![cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the forms in which the informer's store keeps objects: it comes next")
+)]
+
 mod assemble;
 mod compact;
 mod compact_meta;
@@ -42,16 +47,16 @@ mod wire_meta;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::{
+    compact::Compact,
+    decode::Decoder,
+    error::Undecodable,
+    payload::{MetadataOnly, Payload},
+};
 pub use self::{
     error::DecodeError,
     handle::Object,
     key::ObjectKey,
     kind::{AnyKind, KindId, KubeObject, Metadata, StaticKind, StaticScope},
     meta::{Meta, Owner, Pairs, Timestamp},
-};
-pub(crate) use self::{
-    compact::Compact,
-    decode::Decoder,
-    error::Undecodable,
-    payload::{MetadataOnly, Payload},
 };

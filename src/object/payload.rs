@@ -160,9 +160,11 @@ impl Payload for MetadataOnly {
         if !K::metadata_api() {
             return Err(DecodeError::MetadataOnly { kind: kind(), key: key() });
         }
-        assemble(&self.types, &self.meta, "{}")
-            .map(Arc::new)
-            .map_err(|error| DecodeError::Mismatch { kind: kind(), key: key(), error })
+        assemble(&self.types, &self.meta, "{}").map(Arc::new).map_err(|error| DecodeError::Mismatch {
+            kind: kind(),
+            key: key(),
+            error,
+        })
     }
 
     fn into_body(self: Arc<Self>) -> Body {
