@@ -3,7 +3,9 @@
 //!
 //! Built so far:
 //!
-//! * [`object`]: what names an object, [`ObjectKey`](object::ObjectKey).
+//! * [`object`]: objects as the framework sees them: [`ObjectKey`](object::ObjectKey) names one, [`Object`](object::Object) is
+//!   one, with its metadata at hand and its body on request.
+//! * [`event`]: what happened to an object.
 //! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
 //! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
 //!
@@ -20,6 +22,7 @@
 //! ```
 
 mod cache;
+pub mod event;
 pub mod object;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
@@ -28,6 +31,7 @@ pub mod workqueue;
 
 /// What most programs import.
 pub mod prelude {
-    pub use crate::object::ObjectKey;
+    pub use crate::event::Event;
+    pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
     pub use crate::workqueue::{Add, Outcome, Priority, WorkQueue};
 }
