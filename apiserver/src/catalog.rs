@@ -165,6 +165,11 @@ impl Catalog {
         self.stored.values()
     }
 
+    /// A group of Kubernetes' own.
+    pub(crate) fn has_built_in(&self, group: &str) -> bool {
+        self.iter().any(|served| !served.strategy().custom && &*served.resource.group == group)
+    }
+
     /// Any served version of a kind, for references that name one.
     pub(crate) fn find_kind(&self, group: &str, kind: &str) -> Option<&Arc<Served>> {
         self.iter().find(|served| &*served.resource.group == group && &*served.resource.kind == kind)

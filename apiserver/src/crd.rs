@@ -1,11 +1,14 @@
 //! Definitions of custom resources: what a `CustomResourceDefinition` says, and the resources that it makes served.
 
 mod check;
+mod labels;
+pub(crate) mod names;
 pub(crate) mod status;
 #[cfg(test)]
 mod tests;
 
 use crate::{
+    http::priority,
     resource::{Cell, Column, Generation, NameRule, Resource, ResourceSchema, Scale, Selectable, StatusRule, Strategy},
     schema::Schema,
     status::FieldError,
@@ -38,6 +41,9 @@ pub(crate) fn prepare(crd: &mut Value, old: Option<&Value>) {
 /// What is wrong with a definition, given the one it replaces.
 pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Definition::parse(crd).err().unwrap_or_default();
+    if old.is_none() {
+        errors.splice(0..0, check::name(crd));
+    }
     errors.extend(old.into_iter().flat_map(|old| Definition::check_update(crd, old)));
     errors
 }
@@ -66,6 +72,7 @@ pub(crate) struct Version {
     pub(crate) storage: bool,
     pub(crate) schema: Arc<Schema>,
     status: bool,
+    deprecation: Option<Arc<str>>,
     scale: Option<Scale>,
     columns: Vec<Column>,
     selectable: Vec<Selectable>,
@@ -89,6 +96,13 @@ impl Definition {
         if spec.get("conversion").is_none_or(Value::is_null) {
             spec.insert("conversion".into(), json!({"strategy": "None"}));
         }
+        for version in spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten() {
+            omit_empty(version, &["deprecated"]);
+            let columns = version.get_mut("additionalPrinterColumns").and_then(Value::as_array_mut);
+            for column in columns.into_iter().flatten() {
+                omit_empty(column, &["priority", "format", "description"]);
+            }
+        }
     }
 
     /// Reads a prepared definition. Everything that is wrong with it is told.
@@ -99,16 +113,14 @@ impl Definition {
         for (index, version) in list(&spec["versions"]).iter().enumerate() {
             match Version::parse(spec, index, version) {
                 Ok(version) => versions.push(version),
-                Err(more) => {
-                    for error in more {
-                        // All versions may share a schema, whose errors are told once.
-                        if !errors.contains(&error) {
-                            errors.push(error);
-                        }
-                    }
+                Err(mut more) => {
+                    // All versions may share a schema, whose errors are told once.
+                    more.retain(|error| !errors.contains(error));
+                    errors.extend(more);
                 }
             }
         }
+        check::stored(crd, list(&spec["versions"]), &mut errors);
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -171,10 +183,15 @@ impl Definition {
                 name: NameRule::Subdomain,
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
+                validate_status: |_| Vec::new(),
+                needs: crate::builtin::Needs::Nothing,
+                warn: |_| Vec::new(),
             },
             schema: ResourceSchema::Custom(version.schema.clone()),
             columns: version.columns.clone(),
             selectable: version.selectable.clone(),
+            deprecation: version.deprecation.clone(),
+            storage: self.storage().map_or(&version.name, |storage| &storage.name).clone(),
         }
     }
 }
@@ -189,6 +206,8 @@ impl Version {
         let path = format!("{}.openAPIV3Schema", at("schema", "validation"));
         let preserve = spec["preserveUnknownFields"] == true;
         let schema = if schema.is_object() { Schema::from_crd(schema, preserve, &path) } else { Ok(Schema::any()) };
+        let schema = schema.map_err(|more| errors.extend(more));
+        errors.extend(check::parts(version, &at));
         match schema {
             Ok(schema) if errors.is_empty() => {
                 let fields = list(&version["selectableFields"]);
@@ -202,18 +221,42 @@ impl Version {
                     storage: version["storage"] == true,
                     schema: Arc::new(schema),
                     status,
+                    deprecation: deprecation(spec, version),
                     scale: scale(&subresources["scale"]),
                     columns: columns(list(&version["additionalPrinterColumns"])),
                     selectable: fields.iter().map(|field| selectable(&field["jsonPath"])).collect(),
                 })
             }
-            Ok(_) => Err(errors),
-            Err(more) => {
-                errors.extend(more);
-                Err(errors)
-            }
+            _ => Err(errors),
         }
     }
+}
+
+/// Fields that say no more than their absence would are not kept.
+fn omit_empty(object: &mut Value, fields: &[&str]) {
+    let empty = [json!(false), json!(0), json!("")];
+    if let Some(object) = object.as_object_mut() {
+        object.retain(|field, value| !(fields.contains(&field.as_str()) && empty.contains(value)));
+    }
+}
+
+/// What users of a deprecated version are told: by default which one to use instead.
+fn deprecation(spec: &Value, version: &Value) -> Option<Arc<str>> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        return Some(warning.into());
+    }
+    let named = |name: &str| format!("{}/{name} {}", text(&spec["group"]), text(&spec["names"]["kind"]));
+    let name = text(&version["name"]);
+    let better = list(&spec["versions"]).iter().filter(|other| other["served"] == true && other["deprecated"] != true);
+    let better = better.filter_map(|other| other["name"].as_str()).filter(|other| priority(other) > priority(&name));
+    let told = format!("{} is deprecated", named(&name));
+    Some(match better.max_by_key(|other| priority(other)) {
+        Some(best) => format!("{told}; use {}", named(best)).into(),
+        None => told.into(),
+    })
 }
 
 fn scale(scale: &Value) -> Option<Scale> {

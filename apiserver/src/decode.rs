@@ -1,33 +1,79 @@
 //! Request bodies: JSON to a value, noticing fields that are there twice.
 
 use crate::status::{Failure, Result};
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use bytes::Bytes;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_saphyr::{Error, options::DuplicateKeyPolicy};
 use std::{cell::RefCell, fmt};
 
-/// A body, and the paths of its duplicate fields. The last of a duplicate wins, as in the real server.
+/// A body, and what is doubtful in it: its duplicate fields. The last of a duplicate wins, as in the real server.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Body {
     pub(crate) value: Value,
-    pub(crate) duplicates: Vec<String>,
+    /// `duplicate field "spec.a"`
+    pub(crate) faults: Vec<String>,
+    /// As it came.
+    pub(crate) raw: Bytes,
+}
+
+impl Body {
+    /// One that did not come over the wire.
+    pub(crate) fn of(value: Value) -> Self {
+        Self { value, faults: Vec::new(), raw: Bytes::new() }
+    }
+}
+
+/// How the real server shows what it cannot read: its beginning, in hexadecimal digits if it does not look like JSON.
+pub(crate) fn summary(raw: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let begun = &raw[..raw.len().min(SHOWN)];
+    let more = if raw.len() > SHOWN { " ..." } else { "" };
+    match raw.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(begun)),
+        Some(_) => {
+            let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+            begun.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).chain(more.chars()).collect()
+        }
+    }
 }
 
 /// Read a JSON body. What is no UTF-8 becomes U+FFFD, as in the real server: harmless in a text, and an error elsewhere.
-pub(crate) fn json(bytes: &[u8]) -> Result<Body> {
+pub(crate) fn json(bytes: &Bytes) -> Result<Body> {
     let duplicates = RefCell::new(Vec::new());
     let text = String::from_utf8_lossy(bytes);
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     let seed = Seed { duplicates: &duplicates, at: Path::Root };
     let value = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     let value = value.map_err(|error| Failure::bad_request(format!("json parse error: {error}")))?;
-    Ok(Body { value, duplicates: duplicates.into_inner() })
+    let faults = duplicates.into_inner().iter().map(|field| format!("duplicate field \"{field}\"")).collect();
+    Ok(Body { value, faults, raw: bytes.clone() })
 }
 
 /// Read a YAML body.
-pub(crate) fn yaml(bytes: &[u8]) -> Result<Body> {
-    let value = serde_saphyr::from_slice(bytes)
-        .map_err(|error| Failure::bad_request(format!("error converting YAML to JSON: {error}")))?;
-    Ok(Body { value, duplicates: Vec::new() })
+pub(crate) fn yaml(bytes: &Bytes) -> Result<Body> {
+    let unreadable = |error: &Error| Failure::bad_request(format!("yaml: {}", one_line(error)));
+    let error = match serde_saphyr::from_slice(bytes) {
+        // Nothing is a document, but a tab is no nothing.
+        Ok(Value::Null) if bytes.contains(&b'\t') => {
+            return Err(Failure::bad_request("yaml: found character that cannot start any token"));
+        }
+        Ok(value) => return Ok(Body { value, faults: Vec::new(), raw: bytes.clone() }),
+        Err(error) => error,
+    };
+    // The first duplicate is told, all are let pass.
+    let Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
+        return Err(unreadable(&error));
+    };
+    let fault = format!("line {}: key {:?} already set in map", location.line(), key.as_deref().unwrap_or_default());
+    let lenient = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+    let value = serde_saphyr::from_slice_with_options(bytes, lenient).map_err(|error| unreadable(&error))?;
+    Ok(Body { value, faults: vec![fault], raw: bytes.clone() })
+}
+
+fn one_line(error: &Error) -> String {
+    error.without_snippet().to_string().lines().collect::<Vec<_>>().join(" ")
 }
 
 /// Where in the body: kept on the stack, and written out only for a duplicate.
@@ -77,10 +123,15 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
+        // What does not fit 64 bits with a sign is no integer to Go.
+        Ok(if i64::try_from(value).is_ok() { value.into() } else { Value::from(value as f64) })
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        // Only `-0` comes here as an integer's text.
+        if value == 0.0 {
+            return Ok(0.into());
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
     }
 
@@ -127,23 +178,24 @@ mod tests {
 
     #[test]
     fn duplicates_are_named_by_their_path_and_the_last_one_wins() {
-        let body = json(br#"{"spec":{"a":1,"list":[{"b":1},{"b":1,"b":2}],"a":3}}"#).unwrap();
+        let text = br#"{"spec":{"a":1,"list":[{"b":1},{"b":1,"b":2}],"a":3}}"#;
+        let body = json(&Bytes::from_static(text)).unwrap();
         assert_eq!(body.value, json!({"spec": {"a": 3, "list": [{"b": 1}, {"b": 2}]}}));
-        assert_eq!(body.duplicates, ["spec.list[1].b", "spec.a"]);
+        assert_eq!(body.faults, ["duplicate field \"spec.list[1].b\"", "duplicate field \"spec.a\""]);
     }
 
     #[test]
     fn what_is_not_json_is_a_bad_request() {
         for body in ["", "{", "{}{}", "{\"a\":}", "nul", "\u{feff}{}"] {
-            assert_eq!(json(body.as_bytes()).unwrap_err().code, 400, "{body}");
+            assert_eq!(json(&Bytes::from(body)).unwrap_err().code, 400, "{body}");
         }
         let deep = "[".repeat(100_000);
-        assert_eq!(json(deep.as_bytes()).unwrap_err().code, 400);
+        assert_eq!(json(&Bytes::from(deep)).unwrap_err().code, 400);
     }
 
     #[test]
     fn a_body_reads_as_serde_reads_it() {
-        let text = r#"{"n":[1,-1,1.5,18446744073709551615,1e3],"s":"\u00e9\n","t":true,"z":null}"#;
-        assert_eq!(json(text.as_bytes()).unwrap().value, serde_json::from_str::<Value>(text).unwrap());
+        let text = r#"{"n":[1,-1,1.5,9223372036854775807,1e3],"s":"\u00e9\n","t":true,"z":null}"#;
+        assert_eq!(json(&Bytes::from(text)).unwrap().value, serde_json::from_str::<Value>(text).unwrap());
     }
 }

@@ -1,8 +1,9 @@
-//! The JSON paths of printer columns: `.a.b`, `[0]`, `['x']`, `[*]` and `[?(@.type=="Ready")]`.
+//! The JSON paths of printer columns: `.a.b`, `..b`, `[0]`, `[0:2]`, `['x']`, `[*]` and `[?(@.type=="Ready")]`.
 //!
 //! Paths come from users, so both reading and following one is bounded.
 
 use serde_json::Value;
+use std::cmp::Ordering;
 
 /// More steps than any path has.
 const MAX_STEPS: usize = 64;
@@ -45,8 +46,64 @@ enum Step {
     /// From the end, if negative.
     Index(i64),
     All,
-    /// Items whose field, if any, equals (or not) the text; `None` asks only that it is there.
-    Where(Vec<Step>, Option<(bool, Value)>),
+    /// From the first to before the second, from the end if negative.
+    Slice(Option<i64>, Option<i64>),
+    /// The fields of that name, however deep.
+    Deep(String),
+    /// Items whose field, if any, compares so with the value; `None` asks only that it is there.
+    Where(Vec<Step>, Option<(Test, Value)>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Test {
+    Equal,
+    Unequal,
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+}
+
+impl Test {
+    /// As they are written; what begins like another one comes before it.
+    const ALL: [(&str, Self); 6] = [
+        ("==", Self::Equal),
+        ("!=", Self::Unequal),
+        ("<=", Self::AtMost),
+        (">=", Self::AtLeast),
+        ("<", Self::Less),
+        (">", Self::Greater),
+    ];
+
+    fn holds(self, found: &Value, wanted: &Value) -> bool {
+        let order = match (found, wanted) {
+            (Value::String(found), Value::String(wanted)) => Some(found.cmp(wanted)),
+            _ => found.as_f64().zip(wanted.as_f64()).and_then(|(found, wanted)| found.partial_cmp(&wanted)),
+        };
+        match self {
+            Self::Equal => found == wanted,
+            Self::Unequal => found != wanted,
+            Self::Less => order.is_some_and(Ordering::is_lt),
+            Self::AtMost => order.is_some_and(Ordering::is_le),
+            Self::Greater => order.is_some_and(Ordering::is_gt),
+            Self::AtLeast => order.is_some_and(Ordering::is_ge),
+        }
+    }
+}
+
+/// The fields of a name in a value and below it, what is nearer first, as many as are ever shown.
+fn deep<'a>(name: &str, value: &'a Value, found: &mut Vec<&'a Value>) {
+    if found.len() == MAX_FOUND {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            found.extend(map.get(name));
+            map.values().for_each(|value| deep(name, value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| deep(name, value, found)),
+        _ => {}
+    }
 }
 
 impl Step {
@@ -58,6 +115,18 @@ impl Step {
                 let at = if *index < 0 { from_end } else { usize::try_from(*index).ok() };
                 at.and_then(|at| list.get(at)).into_iter().collect()
             }
+            (Self::Slice(from, to), Value::Array(list)) => {
+                let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
+                let place = |at: i64| if at < 0 { at + length } else { at }.clamp(0, length);
+                let (from, to) = (place(from.unwrap_or(0)), place(to.unwrap_or(length)));
+                let count = usize::try_from(to - from).unwrap_or(0);
+                list.iter().skip(usize::try_from(from).unwrap_or(0)).take(count).collect()
+            }
+            (Self::Deep(name), value) => {
+                let mut found = Vec::new();
+                deep(name, value, &mut found);
+                found
+            }
             (Self::All, Value::Array(list)) => list.iter().collect(),
             (Self::All, Value::Object(map)) => map.values().collect(),
             (Self::Where(steps, test), Value::Array(list)) => list
@@ -67,7 +136,7 @@ impl Step {
                     match (inner, test) {
                         (None, _) => false,
                         (Some(_), None) => true,
-                        (Some(found), Some((equal, wanted))) => (found == wanted) == *equal,
+                        (Some(found), Some((test, wanted))) => test.holds(found, wanted),
                     }
                 })
                 .collect(),
@@ -92,6 +161,12 @@ fn parse(path: &str) -> Option<Vec<Step>> {
             rest = after;
         } else {
             let after = rest.strip_prefix('.')?;
+            if let Some(after) = after.strip_prefix('.') {
+                let (name, after) = field(after)?;
+                steps.push(Step::Deep(name));
+                rest = after;
+                continue;
+            }
             if after.starts_with('[') {
                 rest = after;
                 continue;
@@ -144,15 +219,19 @@ fn subscript(inner: &str) -> Option<Step> {
         return Some(Step::Field(name.into()));
     }
     if let Some(test) = inner.strip_prefix("?(").and_then(|test| test.strip_suffix(')')) {
-        let (path, test) = match (test.split_once("=="), test.split_once("!=")) {
-            (Some((path, wanted)), _) => (path, Some((true, literal(wanted.trim())?))),
-            (_, Some((path, wanted))) => (path, Some((false, literal(wanted.trim())?))),
-            _ => (test, None),
+        let compared = Test::ALL.iter().find_map(|(sign, kind)| test.split_once(sign).map(|parts| (kind, parts)));
+        let (path, test) = match compared {
+            Some((kind, (path, wanted))) => (path, Some((*kind, literal(wanted.trim())?))),
+            None => (test, None),
         };
         let steps = parse(path.trim().strip_prefix('@')?)?;
-        // Filters in filters have no use, and would make following a path expensive.
-        let plain = steps.iter().all(|step| !matches!(step, Step::Where(..)));
+        // Filters in filters have no use, and would make following a path expensive; so would looking deep in them.
+        let plain = steps.iter().all(|step| !matches!(step, Step::Where(..) | Step::Deep(_)));
         return plain.then_some(Step::Where(steps, test));
+    }
+    if let Some((from, to)) = inner.split_once(':') {
+        let end = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+        return Some(Step::Slice(end(from.trim())?, end(to.trim())?));
     }
     inner.parse().ok().map(Step::Index)
 }
@@ -196,6 +275,11 @@ mod tests {
             (".status.conditions[?(@.type == 'Ready')].status", json!(["True"])),
             (".status.conditions[?(@.type!='Ready')].status", json!(["False"])),
             (".status.conditions[?(@.reason)].status", json!([])),
+            (".spec.ports[?(@.port>1)].port", json!([2])),
+            (".spec.ports[?(@.port<=1)].port", json!([1])),
+            (".spec.ports[0:1].port", json!([1])),
+            (".spec.ports[-1:].port", json!([2])),
+            (".spec..port", json!([1, 2])),
             (".nope.nope", json!([])),
             (".spec.ports[7]", json!([])),
         ] {
@@ -205,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_path_that_is_not_understood_finds_nothing() {
-        for path in ["spec", ".spec[", ".spec..replicas", ".spec[?(replicas)]", &".a".repeat(100)] {
+        for path in ["spec", ".spec[", ".spec...replicas", ".spec[?(replicas)]", &".a".repeat(100)] {
             assert_eq!(find(path, &json!({"spec": 1, "a": 1})), Vec::<&Value>::new(), "{path}");
         }
     }

@@ -25,15 +25,19 @@
 //!
 //! # What is the same as in the real server, and what is not
 //! Revisions, watches, pages, conflicts, no-op writes, generations, finalizers, graceful deletion, status and scale, definitions with
-//! their schemas, garbage collection, namespaces, discovery, tables: recorded on a real server and tested by number
-//! (`tests/cases`). Kinds that are not registered are 404, never accepted.
+//! their schemas, garbage collection, namespaces, discovery, tables, the defaults and checks of Kubernetes' own kinds: each case of
+//! `tests/conformance` in the repository's root is answered by a real kube-apiserver and by this one, and compared field by field. What differs
+//! is listed in `DIFFERENCES.md`. Kinds that are not registered are 404, never accepted.
+//!
+//! As on the real server, claims and volumes get the finalizers that protect them; what takes those off runs in the real controller manager,
+//! and does not run here: a deleted claim stays, and so does its namespace, until somebody does.
 //!
 //! Not there yet:
 //! * server-side apply and strategic merge patches: 415;
 //! * protobuf bodies: 415, and so for `kubectl create ns|deployment|secret …`, which sends them; `kubectl create -f` works;
 //! * CEL rules in definitions: ignored;
 //! * definitions with webhook conversion: refused, 422;
-//! * `OpenAPI` documents, RBAC (who is known may do everything), webhooks, defaults inside pod templates.
+//! * `OpenAPI` documents, RBAC (who is known may do everything), webhooks.
 //!
 //! # How it is built
 //! A request goes from `http` (what is asked for, and how the answer looks) through `registry` (the pipeline that is the same for

@@ -3,7 +3,10 @@
 //! Validation comes after the server has filled in what is its own (name, uid, times), and tells all errors at once.
 
 pub(crate) mod names;
+mod owners;
 pub(crate) mod types;
+
+pub(crate) use owners::dedupe_owner_references;
 
 use crate::{resource::Resource, status::FieldError};
 use rand::{Rng, seq::IndexedRandom};
@@ -45,7 +48,7 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldE
     }
     errors.extend(validate_labels(meta));
     errors.extend(validate_annotations(meta));
-    errors.extend(validate_owners(meta));
+    errors.extend(owners::validate(meta));
     let finalizers = texts(meta, "finalizers");
     errors.extend(finalizers.iter().flat_map(|name| invalid("metadata.finalizers", name, names::qualified(name))));
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
@@ -70,18 +73,16 @@ pub(crate) fn validate_update(resource: &Resource, new: &Value, old: &Value) -> 
             errors.push(FieldError::forbidden("metadata.finalizers", why));
         }
     }
-    for field in ["name", "namespace", "uid", "creationTimestamp"] {
-        if text(meta, field) != text(old, field) {
-            errors.push(FieldError::invalid(
-                format!("metadata.{field}"),
-                &text(meta, field).into(),
-                "field is immutable",
-            ));
+    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let value = &meta[field];
+        if *value != old[field] {
+            let shown = if value.is_null() { "\"\"".into() } else { value.to_string() };
+            errors.push(FieldError::invalid_text(format!("metadata.{field}"), &shown, "field is immutable"));
         }
     }
     errors.extend(validate_labels(meta));
     errors.extend(validate_annotations(meta));
-    errors.extend(validate_owners(meta));
+    errors.extend(owners::validate(meta));
     errors.extend(validate_short_finalizers(resource, meta));
     errors
 }
@@ -106,43 +107,14 @@ fn validate_annotations(meta: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_owners(meta: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut controller: Option<String> = None;
-    for owner in meta["ownerReferences"].as_array().into_iter().flatten() {
-        let [api_version, kind, name, uid] = ["apiVersion", "kind", "name", "uid"].map(|field| text(owner, field));
-        let version = match api_version.split_once('/') {
-            Some((_, version)) if version.contains('/') => "",
-            Some((_, version)) => version,
-            None => api_version,
-        };
-        if version.is_empty() {
-            let field = "metadata.ownerReferences.apiVersion";
-            errors.push(FieldError::invalid(field, &api_version.into(), "version must not be empty"));
-        }
-        for (field, value) in [("kind", kind), ("name", name), ("uid", uid)] {
-            if value.is_empty() {
-                let field = format!("metadata.ownerReferences.{field}");
-                errors.push(FieldError::invalid(field, &value.into(), "must not be empty"));
-            }
-        }
-        if (api_version, kind) == ("v1", "Event") {
-            let why = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid("metadata.ownerReferences", owner, why));
-        }
-        if owner["controller"] == true {
-            let this = format!("{kind}/{name}");
-            match &controller {
-                None => controller = Some(this),
-                Some(first) => {
-                    let why = "Only one reference can have Controller set to true. Found \"true\" in references for";
-                    let why = format!("{why} {first} and {this}");
-                    errors.push(FieldError::invalid("metadata.ownerReferences", &meta["ownerReferences"], why));
-                }
-            }
-        }
-    }
-    errors
+/// What clients are told of new finalizers of custom resources that anybody might use as well.
+pub(crate) fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let before = old.map(|old| texts(&old["metadata"], "finalizers")).unwrap_or_default();
+    let short = texts(&new["metadata"], "finalizers").into_iter().filter(|name| {
+        !name.contains('/') && !matches!(*name, "orphan" | "foregroundDeletion") && !before.contains(name)
+    });
+    let why = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers";
+    short.map(|name| format!("metadata.finalizers: {name:?}: {why}")).collect()
 }
 
 /// Built-in types take no finalizer without a domain, but for Kubernetes' own. Definitions are not of them: the real server keeps them,
@@ -156,27 +128,6 @@ fn validate_short_finalizers(resource: &Resource, meta: &Value) -> Vec<FieldErro
         .filter(|(_, name)| !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion"));
     let why = "name is neither a standard finalizer name nor is it fully qualified";
     foreign.map(|(at, name)| FieldError::invalid(format!("metadata.finalizers[{at}]"), &name.into(), why)).collect()
-}
-
-/// Leaves one of owner references that are the same, and gives the warning that the client gets for it.
-pub(crate) fn dedupe_owner_references(object: &mut Value) -> Option<String> {
-    let owners = object.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
-    let (mut seen, mut twice) = (BTreeSet::new(), BTreeSet::new());
-    owners.retain(|owner| {
-        let first = seen.insert(owner.to_string());
-        if !first {
-            twice.insert(text(owner, "uid").to_owned());
-        }
-        first
-    });
-    let twice: Vec<_> = twice.into_iter().collect();
-    (!twice.is_empty()).then(|| {
-        format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and \
-             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            twice.join(", ")
-        )
-    })
 }
 
 fn invalid(field: &'static str, value: &str, wrong: Vec<String>) -> impl Iterator<Item = FieldError> {
@@ -229,10 +180,15 @@ mod tests {
                 name,
                 prepare: |_, _| {},
                 validate: |_, _| Vec::new(),
+                validate_status: |_| Vec::new(),
+                needs: crate::builtin::Needs::Nothing,
+                warn: |_| Vec::new(),
             },
             schema: crate::resource::ResourceSchema::Custom(crate::schema::Schema::any().into()),
             columns: Vec::new(),
             selectable: Vec::new(),
+            deprecation: None,
+            storage: "v1".into(),
         }
     }
 
@@ -274,7 +230,7 @@ mod tests {
 
     #[test]
     fn no_rule_lets_a_name_leave_its_place() {
-        for rule in [NameRule::Subdomain, NameRule::Label, NameRule::Label1035, NameRule::PathSegment] {
+        for rule in [NameRule::Subdomain, NameRule::Label, NameRule::PathSegment] {
             for name in [".", "..", "a/b", "../a", "a%2fb", "/"] {
                 let errors = validate_create(&resource(true, true, rule), &object(&json!({"name": name})));
                 assert!(!errors.is_empty(), "{rule:?} {name}");
@@ -326,9 +282,9 @@ mod tests {
         assert_eq!(
             created(json!({"ownerReferences": [{"apiVersion": "a/", "kind": "", "name": "n"}]})),
             [
-                "metadata.ownerReferences.apiVersion: Invalid value: \"a/\": version must not be empty",
-                "metadata.ownerReferences.kind: Invalid value: \"\": must not be empty",
-                "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
+                "metadata.ownerReferences[0].apiVersion: Invalid value: \"a/\": must be <group>/<version> or <version>",
+                "metadata.ownerReferences[0].kind: Required value: must not be empty",
+                "metadata.ownerReferences[0].uid: Required value: must not be empty",
             ]
         );
     }
@@ -356,9 +312,11 @@ mod tests {
     #[test]
     fn an_object_that_goes_gets_no_new_finalizers() {
         let going = json!({"deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": ["a/b", "c/d"]});
-        assert_eq!(updated(going.clone(), json!({"finalizers": ["c/d"]})), [""; 0]);
+        let with =
+            |finalizers: Value| json!({"deletionTimestamp": going["deletionTimestamp"], "finalizers": finalizers});
+        assert_eq!(updated(going.clone(), with(json!(["c/d"]))), [""; 0]);
         assert_eq!(
-            updated(going, json!({"finalizers": ["a/b", "z/y", "e/f"]})),
+            updated(going.clone(), with(json!(["a/b", "z/y", "e/f"]))),
             ["metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
               found new finalizers []string{\"e/f\", \"z/y\"}"]
         );
@@ -368,10 +326,10 @@ mod tests {
     #[test]
     fn the_same_owner_counts_once() {
         let mut twice = object(&json!({"ownerReferences": [{"uid": "1"}, {"uid": "2"}, {"uid": "1"}]}));
-        let warning = dedupe_owner_references(&mut twice).unwrap();
+        let warning = dedupe_owner_references(&mut twice, false).unwrap();
         assert!(warning.ends_with("duplicate UID(s) observed: 1"), "{warning}");
         assert_eq!(twice["metadata"]["ownerReferences"], json!([{"uid": "1"}, {"uid": "2"}]));
-        assert_eq!(dedupe_owner_references(&mut twice), None);
+        assert_eq!(dedupe_owner_references(&mut twice, false), None);
     }
 
     proptest! {

@@ -6,11 +6,14 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memmem;
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::{
+    Map, Serializer, Value,
+    ser::{CompactFormatter, Formatter},
+};
 use std::{
     cmp::Ordering,
-    fmt,
+    fmt, io,
     sync::{Arc, LazyLock},
 };
 
@@ -129,6 +132,19 @@ fn sorted(object: &Map<String, Value>) -> Map<String, Value> {
     object
 }
 
+/// Compact, with numbers written as Go does: what has no fraction has no point.
+struct Numbers;
+
+impl Formatter for Numbers {
+    fn write_f64<W: ?Sized + io::Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        if value.fract() == 0.0 && value.abs() < 1e21 {
+            write!(out, "{value}")
+        } else {
+            CompactFormatter.write_f64(out, value)
+        }
+    }
+}
+
 /// `,"name":value` for each.
 fn entries<'a>(out: &mut Vec<u8>, entries: impl Iterator<Item = (&'a String, &'a Value)>) {
     for (name, value) in entries {
@@ -136,7 +152,7 @@ fn entries<'a>(out: &mut Vec<u8>, entries: impl Iterator<Item = (&'a String, &'a
         // Writing to a vector does not fail, and neither does a value made of JSON.
         _ = serde_json::to_writer(&mut *out, name);
         out.push(b':');
-        _ = serde_json::to_writer(&mut *out, value);
+        _ = value.serialize(&mut Serializer::with_formatter(&mut *out, Numbers));
     }
 }
 

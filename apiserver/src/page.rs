@@ -3,10 +3,18 @@
 //! Clients can forge them, so the key is relative to what is listed and cannot leave it.
 
 use crate::status::{Failure, Result};
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    DecodeError, Engine,
+    alphabet::URL_SAFE,
+    engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose::NO_PAD},
+};
 use serde::{Deserialize, Serialize};
 
 const VERSION: &str = "meta.k8s.io/v1";
+
+/// Bits that are left over at the end mean nothing, as for the real server.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
+const LENIENT: GeneralPurposeConfig = NO_PAD.with_decode_allow_trailing_bits(true);
 
 /// Longer than a token for the longest namespace and name.
 const MAX_LENGTH: usize = 4096;
@@ -40,7 +48,7 @@ impl Position {
     pub(crate) fn encode(&self) -> String {
         let rv = self.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
         let token = Token { v: VERSION, rv, start: &*self.start };
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+        BASE64.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
     /// From a client.
@@ -54,8 +62,15 @@ fn parse(token: &str) -> Result<Position, String> {
     if token.len() > MAX_LENGTH {
         return Err(format!("longer than {MAX_LENGTH} bytes"));
     }
-    let json = URL_SAFE_NO_PAD.decode(token).map_err(|error| error.to_string())?;
-    let token: Token<String> = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+    let json = BASE64.decode(token).map_err(|error| {
+        let at = match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+            DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => token.len(),
+        };
+        format!("illegal base64 data at input byte {at}")
+    })?;
+    let token: Token<String> =
+        serde_json::from_slice(&json).map_err(|error| format!("unexpected end of JSON input, or no JSON: {error}"))?;
     if token.v != VERSION {
         return Err(format!("server does not recognize this encoded version {}", token.v));
     }
@@ -77,20 +92,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn forged(json: &str) -> Result<Position> {
-        Position::decode(&URL_SAFE_NO_PAD.encode(json))
+        Position::decode(&BASE64.encode(json))
     }
 
     #[test]
     fn a_token_is_what_the_real_server_gives() {
         let token = Position::after(Some(7), "default/a").encode();
-        let json = URL_SAFE_NO_PAD.decode(token).unwrap();
+        let json = BASE64.decode(token).unwrap();
         assert_eq!(json, br#"{"v":"meta.k8s.io/v1","rv":7,"start":"default/a\u0000"}"#);
     }
 
     #[test]
     fn a_token_without_a_revision_means_now() {
         let position = Position::after(None, "a");
-        assert!(URL_SAFE_NO_PAD.decode(position.encode()).unwrap().starts_with(br#"{"v":"meta.k8s.io/v1","rv":-1,"#));
+        assert!(BASE64.decode(position.encode()).unwrap().starts_with(br#"{"v":"meta.k8s.io/v1","rv":-1,"#));
         assert_eq!(Position::decode(&position.encode()).unwrap(), position);
     }
 
@@ -106,7 +121,7 @@ mod tests {
     #[test]
     fn garbage_is_refused() {
         for (json, why) in [
-            ("{", "EOF"),
+            ("{", "unexpected end of JSON input"),
             ("{}", "server does not recognize this encoded version"),
             (r#"{"v":"meta.k8s.io/v1","start":"a"}"#, "incorrect encoded start resourceVersion"),
             (r#"{"v":"meta.k8s.io/v1","rv":1}"#, "encoded start key empty"),

@@ -1,6 +1,10 @@
 //! What the server needs to know of a resource: built-ins are rows of a table, custom ones come from their definitions.
 
-use crate::{schema::Schema, status::FieldError};
+use crate::{
+    builtin::{Needs, Warn},
+    schema::Schema,
+    status::FieldError,
+};
 use serde_json::Value;
 use std::{
     ops::Deref,
@@ -38,6 +42,10 @@ pub(crate) struct Resource {
     pub(crate) columns: Vec<Column>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: name and path.
     pub(crate) selectable: Vec<Selectable>,
+    /// What its users are warned of.
+    pub(crate) deprecation: Option<Arc<str>>,
+    /// The version that its objects are stored in.
+    pub(crate) storage: Arc<str>,
 }
 
 /// The schema of a resource.
@@ -90,6 +98,12 @@ pub(crate) struct Strategy {
     pub(crate) prepare: fn(&mut Value, Option<&Value>),
     /// What is wrong with an object, given the one it replaces, beyond schema and metadata.
     pub(crate) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    /// What is wrong with a status that is reported.
+    pub(crate) validate_status: fn(&Value) -> Vec<FieldError>,
+    /// What it takes from other objects.
+    pub(crate) needs: Needs,
+    /// What is said of what is taken nevertheless.
+    pub(crate) warn: Warn,
 }
 
 /// When `metadata.generation` counts.
@@ -97,10 +111,10 @@ pub(crate) struct Strategy {
 pub(crate) enum Generation {
     /// The type has none.
     None,
+    /// It is 1, and counts only when deletion begins.
+    Deletion,
     /// With every change of `spec` (custom resources: of anything but metadata and a status of its own).
     Spec,
-    /// It is 1, and counts only when deletion begins: pods.
-    Deletion,
 }
 
 /// What a status update takes besides `status`.
@@ -130,10 +144,8 @@ pub(crate) struct Scale {
 pub(crate) enum NameRule {
     /// `a.b-c.d`, at most 253: most types.
     Subdomain,
-    /// `a-b`, at most 63, starting with a letter or digit: namespaces.
+    /// `a-b`, at most 63, starting with a letter or digit: namespaces and services.
     Label,
-    /// `a-b`, at most 63, starting with a letter: services.
-    Label1035,
     /// Anything that can stand in a path: RBAC.
     PathSegment,
 }

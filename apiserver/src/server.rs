@@ -90,6 +90,8 @@ pub(crate) struct Core {
     /// What forks derive their own from.
     seed: Option<u64>,
     random: Mutex<StdRng>,
+    /// Held by whoever takes an address or a port, until it is stored.
+    pub(crate) allocation: Mutex<()>,
 }
 
 impl Core {
@@ -201,6 +203,7 @@ impl ApiServer {
             activity: Arc::default(),
             seed: options.seed,
             random: generator(options.seed),
+            allocation: Mutex::new(()),
         };
         for served in core.catalog().iter() {
             core.store.create_table(&served.table);
@@ -272,6 +275,7 @@ impl ApiServer {
             activity: Arc::default(),
             seed,
             random: generator(seed),
+            allocation: Mutex::new(()),
         };
         Self::run(core, self.controllers.are_all())
     }

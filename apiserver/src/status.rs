@@ -141,6 +141,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {}: {detail}", shown(value)))
     }
 
+    /// The same for a value that is shown as this text.
+    pub(crate) fn invalid_text(field: impl Into<String>, shown: &str, detail: impl fmt::Display) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {shown}: {detail}"))
+    }
+
     /// A value of another type; `found` names that type.
     pub fn type_invalid(field: impl Into<String>, found: &str, detail: impl fmt::Display) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, format!("Invalid value: \"{found}\": {detail}"))
@@ -164,9 +169,26 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, body)
     }
 
+    /// The same of a value as Go writes it.
+    pub(crate) fn not_supported_as(field: impl Into<String>, written: &str, supported: &[&str]) -> Self {
+        let supported: Vec<_> = supported.iter().map(|value| format!("\"{value}\"")).collect();
+        let body = format!("Unsupported value: {written}: supported values: {}", supported.join(", "));
+        Self::new(FieldErrorKind::NotSupported, field, body)
+    }
+
     /// A value that is there twice.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, format!("Duplicate value: {}", shown(value)))
+    }
+
+    /// A value that is there twice, as Go writes it.
+    pub(crate) fn duplicate_of(field: impl Into<String>, written: &str) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, format!("Duplicate value: {written}"))
+    }
+
+    /// A value that the field may not have, as Go writes it.
+    pub(crate) fn invalid_as(field: impl Into<String>, written: &str, detail: impl fmt::Display) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {written}: {detail}"))
     }
 
     /// Something that may not be done.
@@ -253,7 +275,13 @@ impl Failure {
 
     /// 422: the object is not valid, with one cause per error.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Box<Self> {
-        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        // What was found twice is two causes, but is said once.
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let what = match &texts[..] {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
@@ -270,6 +298,12 @@ impl Failure {
     pub fn method_not_allowed() -> Box<Self> {
         Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .about(Details::default())
+    }
+
+    /// 405: that verb is not served for a custom resource.
+    pub fn verb_not_supported(verb: &str, group: &str, resource: &str) -> Box<Self> {
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
+        Self::new(405, Reason::MethodNotAllowed, message).about(details(group, resource, ""))
     }
 
     /// 406: none of the wanted representations is to be had.
@@ -304,7 +338,7 @@ impl Failure {
             message: "Too large resource version".into(),
             field: String::new(),
         };
-        Self::new(504, Reason::Timeout, format!("Too large resource version: {wanted}, current: {current}"))
+        Self::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {wanted}, current: {current}"))
             .about(Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() })
     }
 

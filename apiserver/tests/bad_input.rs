@@ -84,8 +84,14 @@ async fn an_object_has_a_name_that_its_path_can_have() {
 #[tokio::test]
 async fn what_is_not_served_is_not_found() {
     let server = Server::with_widgets().await;
-    for path in ["/api/v1/nope", "/api/v1/namespaces/default/nope", "/api/v1/namespaces/default/nope/a", "/api/v2/pods"]
-    {
+    for path in [
+        "/api/v1/nope",
+        "/api/v1/namespaces/default/nope",
+        "/api/v1/namespaces/default/nope/a",
+        "/api/v2/pods",
+        "/apis/apps/v1/namespaces/default/nope/a",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/clusterroles",
+    ] {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let reply = server.send(method, path, &[], "").await.expect(404);
             assert_eq!(reply.message(), "the server could not find the requested resource", "{method} {path}");
@@ -96,13 +102,11 @@ async fn what_is_not_served_is_not_found() {
         "/apis/example.com/v1/nope",
         "/apis/example.com/v2/widgets",
         "/apis/nope.com/v1/namespaces/default/widgets",
-        "/apis/apps/v1/namespaces/default/nope/a",
         "/apis/nope.com",
         "/apis/nope.com/v1",
         "/nope",
         // Objects of a namespaced kind are nowhere else, and those of the cluster are in no namespace.
         "/apis/example.com/v1/widgets/a",
-        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/clusterroles",
     ] {
         let reply = server.get(path).await.expect(404);
         assert_eq!((&*reply.text, reply.headers["content-type"].to_str().unwrap()), TEXT, "{path}");
@@ -123,13 +127,13 @@ async fn a_wrong_method_is_not_allowed() {
     let status = format!("{widget}/status");
     for (path, methods) in [
         (CONFIG_MAPS, &["PUT", "PATCH", "OPTIONS", "TRACE", "FOO"][..]),
-        (WIDGETS, &["PUT", "PATCH", "OPTIONS", "FOO"]),
-        (&widget, &["POST", "OPTIONS", "FOO"]),
+        (WIDGETS, &["OPTIONS", "FOO"]),
+        (&widget, &["OPTIONS", "FOO"]),
         (&status, &["POST", "DELETE", "FOO"]),
         ("/api/v1/configmaps", &["POST", "PUT", "DELETE"]),
         ("/api/v1/namespaces", &["DELETE"]),
         ("/api", &["POST", "DELETE"]),
-        ("/apis/example.com/v1", &["PUT"]),
+        ("/apis/apps/v1", &["PUT"]),
         ("/version", &["POST"]),
     ] {
         for method in methods {
@@ -159,7 +163,9 @@ async fn a_body_of_an_unknown_type_is_not_read() {
     ] {
         let reply = server.send(method, path, &[("content-type", content_type)], "{}").await;
         assert_eq!((reply.code, reply.reason()), (415, "UnsupportedMediaType"), "{method} {path} {content_type}");
-        assert!(reply.message().contains("accepted media types include: "), "{}", reply.text);
+        let router = method == "PATCH" && path == a_map;
+        let text = if router { "415: Unsupported Media Type" } else { "accepted media types include: " };
+        assert!(reply.message().contains(text), "{}", reply.text);
     }
     let charset = [("content-type", "application/json; charset=utf-8")];
     server.send("POST", CONFIG_MAPS, &charset, config_map("b").to_string()).await.expect(201);

@@ -46,10 +46,11 @@ const STATUSES: [u16; 13] = [200, 201, 304, 400, 403, 404, 405, 406, 409, 410, 4
 
 /// What the real server has no better status for.
 fn is_excused(reply: &Reply) -> bool {
-    let message = reply.message();
+    // The text, as it may be YAML.
+    let says = |words: &str| reply.text.contains(words);
     match reply.code {
-        500 => message.starts_with("resourceVersion should not be set") || message.contains("strconv.ParseUint"),
-        504 => message.starts_with("Too large resource version"),
+        500 => says("resourceVersion should not be set") || says("strconv.ParseUint") || says("content is not a list"),
+        504 => says("Too large resource version"),
         _ => false,
     }
 }
@@ -72,9 +73,11 @@ async fn send(server: &Server, request: &Request) -> Reply {
 
 /// The answer is one, whatever was asked.
 fn check_reply(request: &Request, reply: &Reply) -> Result<(), TestCaseError> {
-    prop_assert!(STATUSES.contains(&reply.code) || is_excused(reply), "{:?}: {} {}", request, reply.code, reply.text);
+    // A head does not say why.
+    let excused = is_excused(reply) || (request.method == "HEAD" && matches!(reply.code, 500 | 504));
+    prop_assert!(STATUSES.contains(&reply.code) || excused, "{:?}: {} {}", request, reply.code, reply.text);
     let content_type = reply.headers["content-type"].to_str().unwrap();
-    if !content_type.starts_with("application/json") || reply.code == 304 {
+    if !content_type.starts_with("application/json") || reply.code == 304 || request.method == "HEAD" {
         return Ok(());
     }
     for line in reply.text.lines().filter(|_| reply.json.is_null()) {
@@ -183,8 +186,13 @@ async fn check_sequence(server: &Server, requests: &[Request]) -> Result<(), Tes
             .await
             .map_err(|_| TestCaseError::fail(format!("never idle after {request:?}")))?;
         let now = server.server.revision();
-        let harmless =
-            reply.code >= 400 || matches!(request.method, "GET" | "HEAD") || request.path.contains("dryRun=All");
+        // A deletion with a body looks for options only there.
+        let looks_at_query = request.method != "DELETE" || request.body.is_empty();
+        let pretends = looks_at_query && request.path.contains("dryRun=All");
+        // The real server sees only when a write is done that its answer cannot have the form that was asked for.
+        let says = |words: &str| reply.text.contains(words);
+        let too_late = says("you requested Partial") || says("content is not a list");
+        let harmless = (reply.code >= 400 && !too_late) || matches!(request.method, "GET" | "HEAD") || pretends;
         prop_assert!(now >= revision && (now == revision || !harmless), "{:?}: {}", request, reply.text);
         if now > revision {
             check_objects(server).await?;

@@ -1,4 +1,5 @@
-//! kubectl against the program, if there is a kubectl.
+//! kubectl against the program: the one of the release that the project compares itself with, if it is there; on CI it
+//! has to be.
 
 use crate::{
     process::{Process, Scratch},
@@ -10,15 +11,21 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Where it is, if it is one: on PATH there may be something else of that name.
+/// Where it is: in the directory that `cargo xtask test` names, or where `cargo xtask envtest` keeps the one of the pinned
+/// release. Not on PATH: what has that name there may be of any version, or a vendor's program that chooses one.
 fn find() -> Option<PathBuf> {
-    let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = assets.into_iter().chain(std::env::split_paths(&path)).map(|place| place.join("kubectl"));
-    places.find(|kubectl| {
-        let version = Command::new(kubectl).args(["version", "--client"]).stderr(Stdio::null()).output();
-        version.is_ok_and(|output| output.status.success())
-    })
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    let cached = caches.map(|caches| caches.join("steersman/envtest").join(pinned()));
+    let mut places = set("KUBEBUILDER_ASSETS").into_iter().chain(cached).map(|place| place.join("kubectl"));
+    places.find(|kubectl| kubectl.is_file())
+}
+
+/// The release that the project builds, as in `v1.37.1`.
+fn pinned() -> &'static str {
+    let requirements = include_str!("../../xtask/envtest/go.mod");
+    let mut words = requirements.split_whitespace().skip_while(|word| *word != "k8s.io/kubernetes");
+    words.nth(1).expect("a required release")
 }
 
 /// A kubectl that knows the server.
@@ -68,7 +75,8 @@ fn lives_and_dies(kubectl: &Kubectl<'_>) {
     assert_eq!(kubectl.run("get widgets w -o jsonpath={.spec.replicas}", ""), "3");
     assert!(kubectl.run("describe configmap a", "").contains("Name:"));
     kubectl.run("wait widget w --for=jsonpath={.spec.replicas}=3 --timeout=10s", "");
-    assert_eq!(kubectl.run("delete widget w", ""), "widget.example.com \"w\" deleted\n");
+    let said = kubectl.run("delete widget w", "");
+    assert_eq!(said, "widget.example.com \"w\" deleted from default namespace\n");
     assert_eq!(kubectl.run("delete configmaps --all", "").lines().count(), 1);
     assert_eq!(kubectl.run("get configmaps,widgets -o name", ""), "");
 }
@@ -76,7 +84,9 @@ fn lives_and_dies(kubectl: &Kubectl<'_>) {
 #[test]
 fn kubectl_gets_creates_patches_watches_and_deletes() {
     let Some(program) = find() else {
-        println!("skipped: there is no kubectl on PATH or in KUBEBUILDER_ASSETS");
+        let absent = "there is no kubectl in KUBEBUILDER_ASSETS or in the cache: run `cargo xtask envtest`";
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{absent}");
+        println!("not run: {absent}");
         return;
     };
     let scratch = Scratch::new();

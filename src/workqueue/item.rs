@@ -56,6 +56,12 @@ impl<K: Key> Held<K> {
 }
 
 impl<K: Key> Held<K> {
+    #[inline]
+    fn ended<'a>(&self, end: End, priority: Option<Priority>, error: &'a mut Option<Arc<str>>) -> Ended<'a> {
+        let priority = priority.unwrap_or(self.priority).0;
+        Ended { slot: self.slot, run: self.run, end, priority, error }
+    }
+
     /// The old key comes back, to be dropped without the lock.
     #[inline]
     fn become_next(&mut self, slots: &Slots<K>, at: u32, now: u64) -> K {
@@ -179,36 +185,32 @@ impl<K: Key> Item<K> {
         }
     }
 
-    fn ended(&mut self, end: End, priority: Option<Priority>) -> Ended {
-        self.finished = true;
-        Ended {
-            slot: self.held.slot,
-            run: self.held.run,
-            end,
-            priority: priority.unwrap_or(self.held.priority).0,
-            error: self.error.take(),
-        }
-    }
-
     fn finish_with(&mut self, end: End, priority: Option<Priority>) {
-        let ended = self.ended(end, priority);
-        let queue = &self.queue.0;
+        let Self { queue: WorkQueue(queue), held, error, finished } = self;
+        *finished = true;
         let now = queue.timing.then(|| queue.now());
-        self.queue.0.change(|state, wakes| state.finish(ended, now, || queue.now(), wakes));
+        let mut done = None;
+        queue.change(|state, wakes| {
+            state.finish(held.ended(end, priority, error), now, || queue.now(), wakes, &mut done);
+        });
     }
 
     /// Finish, and become the next key if there is one. If there is none and will be one, and a waker is given, fall asleep.
     fn finish_and_take(&mut self, end: End, priority: Option<Priority>, waker: Option<&Waker>) -> Option<Asleep> {
-        let ended = self.ended(end, priority);
-        let Self { queue: WorkQueue(queue), held, finished, .. } = self;
+        let Self { queue: WorkQueue(queue), held, error, finished } = self;
+        *finished = true;
         let now = queue.now();
-        let (asleep, _keys) = queue.change(|state, wakes| {
-            let done = state.finish(ended, queue.timing.then_some(now), || now, wakes);
-            let taken = state.take(now, queue.timing);
-            *finished = taken.is_none();
-            let asleep = waker.filter(|_| taken.is_none() && state.phase == Phase::Open);
-            let asleep = asleep.map(|waker| state.sleep(waker));
-            (asleep, (done, taken.map(|at| held.become_next(&state.slots, at, now))))
+        let mut asleep = None;
+        let (mut done, mut old) = (None, None); // Keys, to be dropped without the lock.
+        queue.change(|state, wakes| {
+            let ended = held.ended(end, priority, error);
+            state.finish(ended, queue.timing.then_some(now), || now, wakes, &mut done);
+            if let Some(at) = state.take(now, queue.timing) {
+                *finished = false;
+                old = Some(held.become_next(&state.slots, at, now));
+            } else if let Some(waker) = waker.filter(|_| state.phase == Phase::Open) {
+                asleep = Some(state.sleep(waker));
+            }
         });
         asleep
     }

@@ -78,7 +78,12 @@ impl List {
 
     pub(super) fn pop_front(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
         let node = self.front()?;
-        self.unlink(nodes, node);
+        self.head = nodes.links(node).next;
+        if self.head == NIL {
+            self.tail = NIL;
+        } else {
+            nodes.links(self.head).prev = NIL;
+        }
         Some(node)
     }
 

@@ -68,6 +68,7 @@ mod slots;
 mod snapshot;
 mod state;
 mod stats;
+mod table;
 mod waiters;
 mod wheel;
 

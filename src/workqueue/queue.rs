@@ -7,8 +7,8 @@ use super::{
     limiter::{Limiter, default_delay},
     metrics::Probe,
     shutdown::Phase,
-    slots::KeyHash,
     state::{State, When},
+    table::KeyHash,
     waiters::Wakes,
 };
 use crate::sync::{Instant, Mutex, MutexGuard};
@@ -135,13 +135,17 @@ impl<K: Key> Shared<K> {
         if state.phase != Phase::Open {
             return Duration::ZERO;
         }
-        let (slot, known) = match place {
-            Place::Hash(hash) => state.slots.find_or_insert(hash, key.clone()),
-            Place::Slot(slot) => (slot, None),
+        let mut copy = None;
+        let slot = match place {
+            Place::Hash(hash) => state.slots.find_or_insert(hash, {
+                copy = Some(key.clone());
+                &mut copy
+            }),
+            Place::Slot(slot) => slot,
         };
         let attempt = state.count_attempt(slot);
         drop(state);
-        drop(known);
+        drop(copy);
         let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, now)));
         limited.unwrap_or_else(|_| {
             self.lock().counters.limiter_panics += 1;
@@ -172,8 +176,9 @@ impl<K: Key> WorkQueue<K> {
     #[inline]
     pub fn add(&self, key: K) {
         let hash = self.0.hash(&key);
+        let mut key = Some(key);
         self.0.change(|state, wakes| {
-            state.add((hash, key), (When::Now, Priority::NORMAL.0, None), || self.0.now(), wakes)
+            state.add((hash, &mut key), (When::Now, Priority::NORMAL.0, None), || self.0.now(), wakes);
         });
     }
 
@@ -194,7 +199,8 @@ impl<K: Key> WorkQueue<K> {
         let when = self.when(hash, &key, &add, now);
         let how = (when, add.priority.unwrap_or_default().0, add.reason.as_ref());
         let now = self.0.since_epoch(now);
-        self.0.change(|state, wakes| state.add((hash, key), how, || now, wakes));
+        let mut key = Some(key);
+        self.0.change(|state, wakes| state.add((hash, &mut key), how, || now, wakes));
     }
 
     /// Add many keys alike, for less than one by one. Others get their turn in between.
@@ -206,17 +212,19 @@ impl<K: Key> WorkQueue<K> {
                 return;
             }
             let now = Instant::now();
-            let batch: Vec<_> = batch
+            let mut batch: Vec<_> = batch
                 .into_iter()
                 .map(|key| {
                     let hash = self.0.hash(&key);
                     let when = self.when(hash, &key, &add, now);
-                    ((hash, key), (when, add.priority.unwrap_or_default().0, add.reason.as_ref()))
+                    (hash, Some(key), (when, add.priority.unwrap_or_default().0, add.reason.as_ref()))
                 })
                 .collect();
             let now = self.0.since_epoch(now);
             self.0.change(|state, wakes| {
-                batch.into_iter().filter_map(|(key, how)| state.add(key, how, || now, wakes)).collect::<Vec<_>>()
+                for (hash, key, how) in &mut batch {
+                    state.add((*hash, key), *how, || now, wakes);
+                }
             });
         }
     }
@@ -264,17 +272,19 @@ impl<K: Key> WorkQueue<K> {
     /// Take a key off the queue, whatever it waits for; true if it did. A run of it goes on, and its failed attempts stay counted.
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.0.hash(key);
-        let (waited, _key) = self.0.change(|state, _| match state.slots.find(hash, key) {
-            Some(slot) => state.cancel(slot),
-            None => (false, None),
-        });
-        waited
+        let mut done = None;
+        self.0.change(|state, _| state.slots.find(hash, key).is_some_and(|slot| state.cancel(slot, &mut done)))
     }
 
     /// Forget a key's failed attempts and its last error. It stays queued if it is. Unknown keys are ignored.
     pub fn forget(&self, key: &K) {
         let hash = self.0.hash(key);
-        self.0.change(|state, _| state.slots.find(hash, key).and_then(|slot| state.forget(slot)));
+        let mut done = None;
+        self.0.change(|state, _| {
+            if let Some(slot) = state.slots.find(hash, key) {
+                state.forget(slot, &mut done);
+            }
+        });
     }
 
     /// How often a key was rate limited since its last success.

@@ -15,10 +15,7 @@
 //! below the highest priority served in it, that last turn goes to a key at least as old. If not, every other turn served
 //! the key's own priority, in order. Either way each stretch serves the key or an older one.
 
-use super::{
-    list::{List, Nodes},
-    slots::Slots,
-};
+use super::{list::List, slots::Slots};
 
 /// Priorities without keys are kept to save looking for them again, up to this many.
 const KEEP_EMPTY: usize = 64;
@@ -68,6 +65,7 @@ impl Ready {
     }
 
     /// Behind all keys of the slot's priority.
+    #[inline]
     pub(super) fn push<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
         let slot = &mut slots[at];
         slot.place = self.next_place;
@@ -82,10 +80,14 @@ impl Ready {
 
     pub(super) fn remove<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
         let index = self.index_of(slots[at].priority);
-        self.unlink(slots, index, at);
+        let level = &mut self.levels[index];
+        level.list.unlink(slots, at);
+        level.len -= 1;
+        self.len -= 1;
     }
 
     /// The key whose turn it is.
+    #[inline]
     pub(super) fn pop<K: Eq>(&mut self, slots: &mut Slots<K>) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -103,8 +105,10 @@ impl Ready {
                 self.served = self.served.max(self.levels[index].priority);
             }
         }
-        let at = self.levels[index].list.front()?;
-        self.unlink(slots, index, at);
+        let level = &mut self.levels[index];
+        let at = level.list.pop_front(slots)?;
+        level.len -= 1;
+        self.len -= 1;
         Some(at)
     }
 
@@ -115,13 +119,6 @@ impl Ready {
             .filter_map(|index| self.levels[index].oldest().map(|at| (index, at)))
             .max_by_key(|&(_, at)| self.next_place.wrapping_sub(slots[at].place))
             .map(|(index, _)| index)
-    }
-
-    fn unlink(&mut self, slots: &mut impl Nodes, index: usize, at: u32) {
-        let level = &mut self.levels[index];
-        level.list.unlink(slots, at);
-        level.len -= 1;
-        self.len -= 1;
     }
 
     #[inline]

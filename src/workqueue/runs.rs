@@ -39,6 +39,7 @@ impl Runs {
         self.all.iter().filter(|run| run.slot != NIL).map(|run| (run.slot, run.started))
     }
 
+    #[inline]
     pub(super) fn start(&mut self, run: Run) -> u32 {
         if let Some(number) = self.free.pop() {
             self.all[number as usize] = run;
@@ -65,11 +66,12 @@ impl Runs {
         std::mem::take(&mut self.all[run as usize].early)
     }
 
-    pub(super) fn end(&mut self, number: u32) -> Run {
+    /// When it started, and its reasons.
+    #[inline]
+    pub(super) fn end(&mut self, number: u32) -> (u64, ReasonIds) {
         self.free.push(number);
         let run = &mut self.all[number as usize];
-        let ended = *run;
-        (run.slot, run.reasons) = (NIL, ReasonIds::EMPTY);
-        ended
+        run.slot = NIL;
+        (run.started, std::mem::replace(&mut run.reasons, ReasonIds::EMPTY))
     }
 }

@@ -3,15 +3,14 @@
 //! Invariant: a key has a slot exactly while it waits, runs, is parked or has failed attempts to remember; the table names
 //! every slot in use and no other.
 //!
-//! Slots live in chunks, so that growing to a million keys copies none of them; the table keeps half of each hash
-//! beside the slot's number, so that its own growth touches no slot either. Room once taken is kept
+//! Slots live in chunks, so that growing to a million keys copies none of them; growing the table touches none either. Room once taken is kept
 //! for the next burst until the queue is closed or dropped; keys themselves are dropped as soon as they are done.
 
 use super::{
     list::{Links, NIL, Nodes},
     reasons::ReasonIds,
+    table::{KeyHash, Table},
 };
-use hashbrown::{HashTable, hash_table};
 use std::ops::{Index, IndexMut};
 
 /// Whether a worker has a key.
@@ -64,7 +63,7 @@ impl<K> Slot<K> {
         ready_at: 0,
         backoff_until: 0,
         links: Links::UNLINKED,
-        hash: KeyHash(0),
+        hash: KeyHash::ZERO,
         priority: 0,
         attempts: 0,
         place: 0,
@@ -84,32 +83,11 @@ impl<K> Slot<K> {
     }
 }
 
-/// Half of a key's hash: enough for a table of at most 2^32 keys, and cheap to keep.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeyHash(u32);
-
-impl KeyHash {
-    pub(super) fn fold(hash: u64) -> Self {
-        Self((hash ^ (hash >> 32)) as u32)
-    }
-
-    /// The table takes its buckets from the low bits and its tags from the high ones.
-    fn spread(self) -> u64 {
-        u64::from(self.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: KeyHash,
-    slot: u32,
-}
-
 const CHUNK: usize = 256;
 
 pub(super) struct Slots<K> {
     chunks: Chunks<K>,
-    table: HashTable<Entry>,
+    table: Table,
     /// First of the free slots, chained by their links.
     free: u32,
 }
@@ -155,63 +133,59 @@ impl<K> Nodes for Slots<K> {
 
 impl<K: Eq> Slots<K> {
     pub(super) const fn new() -> Self {
-        Self { chunks: Chunks(Vec::new()), table: HashTable::new(), free: NIL }
+        Self { chunks: Chunks(Vec::new()), table: Table::new(), free: NIL }
     }
 
     pub(super) fn find(&self, hash: KeyHash, key: &K) -> Option<u32> {
-        self.table
-            .find(hash.spread(), |entry| entry.hash == hash && self.chunks[entry.slot].key.as_ref() == Some(key))
-            .map(|entry| entry.slot)
+        self.table.find(hash, |slot| self.chunks[slot].key.as_ref() == Some(key)).ok()
     }
 
-    /// The key's slot, made if it has none; then the key stays here, otherwise it comes back.
-    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: K) -> (u32, Option<K>) {
+    /// The slot of the key that is given. If it has none, one is made, and the key is taken to stay there.
+    #[inline]
+    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: &mut Option<K>) -> u32 {
         let Self { chunks, table, free } = self;
-        let found = table.entry(
-            hash.spread(),
-            |entry| entry.hash == hash && chunks[entry.slot].key.as_ref() == Some(&key),
-            |entry| entry.hash.spread(),
-        );
-        match found {
-            hash_table::Entry::Occupied(entry) => (entry.get().slot, Some(key)),
-            hash_table::Entry::Vacant(entry) => {
+        match table.find(hash, |slot| chunks[slot].key == *key) {
+            Ok(slot) => slot,
+            Err(place) => {
                 if *free == NIL {
                     *free = chunks.grow();
                 }
                 let slot = *free;
-                *free = chunks[slot].links.next();
-                (chunks[slot].key, chunks[slot].hash) = (Some(key), hash);
-                entry.insert(Entry { hash, slot });
-                (slot, None)
+                let new = &mut chunks[slot];
+                *free = new.links.next();
+                (new.key, new.hash) = (key.take(), hash);
+                table.insert(place, hash, slot);
+                slot
             }
         }
     }
 
-    /// Give up the slot if nothing is left to remember; the key comes back to be dropped without the lock.
+    /// Give up the slot if nothing is left to remember: true if so. The key is put into `done`, to be dropped without the lock.
     #[inline]
-    pub(super) fn free_if_idle(&mut self, slot: u32) -> Option<K> {
-        if !self.chunks[slot].is_idle() {
-            return None;
+    pub(super) fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) -> bool {
+        let Self { chunks, table, free } = self;
+        let slot = &mut chunks[at];
+        let idle = slot.is_idle();
+        if idle {
+            *done = slot.key.take();
+            table.remove(slot.hash, at);
+            slot.links = Links::to_next(std::mem::replace(free, at));
+            slot.backoff_until = 0;
         }
-        let hash = self.chunks[slot].hash;
-        if let Ok(entry) = self.table.find_entry(hash.spread(), |entry| entry.slot == slot) {
-            entry.remove();
-        }
-        self.chunks.release(slot, &mut self.free)
+        idle
     }
 
     /// Change every slot in use, and give up those that become idle.
     pub(super) fn sweep(&mut self, mut change: impl FnMut(&mut Slot<K>)) -> Vec<K> {
-        let Self { chunks, table, free } = self;
         let mut keys = Vec::new();
-        table.retain(|entry| {
-            change(&mut chunks[entry.slot]);
-            let idle = chunks[entry.slot].is_idle();
-            if idle {
-                keys.extend(chunks.release(entry.slot, free));
+        for slot in 0..self.capacity() {
+            if self.chunks[slot].key.is_some() {
+                change(&mut self.chunks[slot]);
+                let mut done = None;
+                self.free_if_idle(slot, &mut done);
+                keys.extend(done);
             }
-            !idle
-        });
+        }
         keys
     }
 
@@ -239,13 +213,5 @@ impl<K> Chunks<K> {
             .collect();
         self.0.extend(<Box<[Slot<K>; CHUNK]>>::try_from(chunk).ok());
         first as u32
-    }
-
-    fn release(&mut self, slot: u32, free: &mut u32) -> Option<K> {
-        let freed = &mut self[slot];
-        freed.links = Links::to_next(*free);
-        freed.backoff_until = 0;
-        *free = slot;
-        freed.key.take()
     }
 }

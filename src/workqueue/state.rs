@@ -13,8 +13,9 @@ use super::{
     reasons::{ReasonIds, Reasons},
     runs::{Run, Runs},
     shutdown::Phase,
-    slots::{KeyHash, Pending, Running, Slots},
+    slots::{Pending, Running, Slots},
     stats::Counters,
+    table::KeyHash,
     waiters::{Asleep, Waiters, Wakes},
     wheel::Wheel,
 };
@@ -65,13 +66,14 @@ impl When {
 }
 
 /// A run that ends.
-pub(super) struct Ended {
+pub(super) struct Ended<'a> {
     pub(super) slot: u32,
     pub(super) run: u32,
     pub(super) end: End,
     /// Of the requeue.
     pub(super) priority: i32,
-    pub(super) error: Option<Arc<str>>,
+    /// Taken if there is one.
+    pub(super) error: &'a mut Option<Arc<str>>,
 }
 
 /// How a run ends. Times are moments of the queue's clock; 0 is now.
@@ -114,25 +116,25 @@ impl<K: Key> State<K> {
         self.ready.len() + self.again
     }
 
-    /// Add a key or merge with what it waits for already. `now` is called only if it matters. The key comes back if the queue
-    /// has it already or takes no more.
+    /// Add the key that is given, or merge with what it waits for already. `now` is called only if it matters. The key is taken
+    /// unless the queue has it already or takes no more.
+    #[inline]
     pub(super) fn add(
         &mut self,
-        (hash, key): (KeyHash, K),
+        (hash, key): (KeyHash, &mut Option<K>),
         (when, priority, reason): (When, i32, Option<&Reason>),
         now: impl Fn() -> u64,
         wakes: &mut Wakes,
-    ) -> Option<K> {
+    ) {
         if self.phase != Phase::Open {
             self.counters.rejected += 1;
-            return Some(key);
+            return;
         }
-        let (at, known) = self.slots.find_or_insert(hash, key);
+        let at = self.slots.find_or_insert(hash, key);
         if let Some(reason) = reason {
             self.reasons.push(&mut self.slots[at].reasons, reason);
         }
         self.merge(at, when, priority, now, wakes);
-        known
     }
 
     /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
@@ -278,26 +280,27 @@ impl<K: Key> State<K> {
         slot.attempts - 1
     }
 
-    /// End a run, at `ended_at` if that is measured. `now` is called only if it matters. The key comes back if nothing is left to
-    /// remember of it.
+    /// End a run, at `ended_at` if that is measured. `now` is called only if it matters. The key is put into `done` if nothing is
+    /// left to remember of it.
     pub(super) fn finish(
         &mut self,
-        ended: Ended,
+        ended: Ended<'_>,
         ended_at: Option<u64>,
         now: impl Fn() -> u64,
         wakes: &mut Wakes,
-    ) -> Option<K> {
+        done: &mut Option<K>,
+    ) {
         let Ended { slot: at, run, end, priority, error } = ended;
-        let Run { started, mut reasons, .. } = self.runs.end(run);
+        let (started, mut reasons) = self.runs.end(run);
         if let Some(ended_at) = ended_at {
             self.counters.worked.observe(ended_at.saturating_sub(started));
         }
         if self.phase == Phase::Closed {
             self.counters.rejected += u64::from(matches!(end, End::Again(_) | End::Retry(_)));
             self.reasons.release(&mut reasons);
-            return None;
+            return;
         }
-        if let Some(error) = error {
+        if let Some(error) = error.take() {
             self.errors.insert(at, error);
         }
         let open = self.phase == Phase::Open;
@@ -327,7 +330,7 @@ impl<K: Key> State<K> {
         if !open {
             self.forget_slot(at);
         }
-        self.free_if_idle(at)
+        self.free_if_idle(at, done);
     }
 
     fn park(
@@ -372,11 +375,12 @@ impl<K: Key> State<K> {
     }
 
     /// Take back what a key waits for; a run of it goes on.
-    pub(super) fn cancel(&mut self, at: u32) -> (bool, Option<K>) {
+    pub(super) fn cancel(&mut self, at: u32, done: &mut Option<K>) -> bool {
         let waited = self.slots[at].pending != Pending::Nothing;
         self.withdraw(at);
         self.reasons.release(&mut self.slots[at].reasons);
-        (waited, self.free_if_idle(at))
+        self.free_if_idle(at, done);
+        waited
     }
 
     fn withdraw(&mut self, at: u32) {
@@ -399,9 +403,9 @@ impl<K: Key> State<K> {
     }
 
     /// Forget the failed attempts of a key.
-    pub(super) fn forget(&mut self, at: u32) -> Option<K> {
+    pub(super) fn forget(&mut self, at: u32, done: &mut Option<K>) {
         self.forget_slot(at);
-        self.free_if_idle(at)
+        self.free_if_idle(at, done);
     }
 
     fn forget_slot(&mut self, at: u32) {
@@ -412,12 +416,11 @@ impl<K: Key> State<K> {
         }
     }
 
-    fn free_if_idle(&mut self, at: u32) -> Option<K> {
-        let key = self.slots.free_if_idle(at)?;
-        if !self.errors.is_empty() {
+    #[inline]
+    fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) {
+        if self.slots.free_if_idle(at, done) && !self.errors.is_empty() {
             self.errors.remove(&at);
         }
-        Some(key)
     }
 
     /// Fall asleep until there may be a key.
@@ -431,10 +434,15 @@ impl<K: Key> State<K> {
         if self.phase == Phase::Open {
             self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), wakes);
         } else {
-            self.waiters.settle(self.ready.len(), false, wakes);
-            if self.is_drained() {
-                wakes.extend(self.drainers.drain().map(|(_, waker)| waker));
-            }
+            self.settle_shutdown(wakes);
+        }
+    }
+
+    #[cold]
+    fn settle_shutdown(&mut self, wakes: &mut Wakes) {
+        self.waiters.settle(self.ready.len(), false, wakes);
+        if self.is_drained() {
+            wakes.extend(self.drainers.drain().map(|(_, waker)| waker));
         }
     }
 }

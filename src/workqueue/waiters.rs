@@ -97,6 +97,7 @@ impl Waiters {
         }
     }
 
+    #[inline(never)]
     fn wake_needed(&mut self, ready: usize, timed: bool, wakes: &mut Wakes) {
         while ready > self.woken {
             let Some(waker) = self.wake_one() else { return };
@@ -152,16 +153,16 @@ impl Wakes {
     }
 
     #[inline]
-    pub(super) fn call(self) {
+    pub(super) fn call(&mut self) {
         if self.first.is_some() || self.dropped.is_some() {
             self.call_all();
-        } else {
-            // Nothing to drop, which the compiler does not know.
-            std::mem::forget(self);
         }
     }
 
-    fn call_all(self) {
-        self.first.into_iter().chain(self.rest).for_each(Waker::wake);
+    #[inline(never)]
+    fn call_all(&mut self) {
+        let Self { first, rest, dropped } = std::mem::take(self);
+        first.into_iter().chain(rest).for_each(Waker::wake);
+        drop(dropped);
     }
 }

@@ -150,7 +150,7 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workqueue::slots::KeyHash;
+    use crate::workqueue::table::KeyHash;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
@@ -180,7 +180,7 @@ mod tests {
         #[test]
         fn keys_expire_in_the_order_of_their_times_and_never_early(steps in steps()) {
             let (mut slots, mut wheel) = (Slots::new(), Wheel::new());
-            let ids: Vec<u32> = (0..24u32).map(|key| slots.find_or_insert(KeyHash::fold(key.into()), key).0).collect();
+            let ids: Vec<u32> = (0..24u32).map(|key| slots.find_or_insert(KeyHash::fold(key.into()), &mut Some(key))).collect();
             // Naive: what waits, in the order of adding.
             let mut waiting: Vec<(u64, u32)> = Vec::new();
             let mut now = 0u64;
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_clock_that_seems_to_go_back_loses_nothing() {
         let (mut slots, mut wheel) = (Slots::new(), Wheel::new());
-        let at = slots.find_or_insert(KeyHash::fold(1), "key").0;
+        let at = slots.find_or_insert(KeyHash::fold(1), &mut Some("key"));
         wheel.expire(&mut slots, 5_000_000_000, |_, _| {});
         slots[at].ready_at = 1_000_000_000;
         wheel.push(&mut slots, at);

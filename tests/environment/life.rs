@@ -8,7 +8,7 @@ use kube_client::{
     core::GroupVersionKind,
 };
 use std::{fs, process::Command, time::Duration};
-use steersman::testing::{Environment, Error, Options};
+use steersman::testing::{Environment, Error, Options, or_left_out};
 use tokio::time::timeout;
 
 fn config_map(name: &str) -> ConfigMap {
@@ -83,10 +83,11 @@ async fn a_paused_server_answers_nothing_until_it_goes_on() {
 async fn a_flag_that_is_none_is_told_with_the_logs_which_are_kept() {
     let _turn = turn().await;
     let options = Options { api_server_flags: vec!["--no-such-flag".into()], ..Options::default() };
-    let error = match Environment::start(options).await {
-        Err(error) if error.is_about_missing_binaries() => return,
-        started => started.unwrap_err(),
-    };
+    let error = Environment::start(options).await.unwrap_err();
+    if error.is_about_missing_binaries() {
+        or_left_out::<()>(Err(error));
+        return;
+    }
     let Error::Program { program: "kube-apiserver", logs, .. } = &error else { panic!("{error}") };
     let text = error.to_string();
     assert!(text.contains("ended with exit status: 1") && text.contains("unknown flag: --no-such-flag"), "{text}");

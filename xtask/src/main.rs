@@ -3,10 +3,16 @@
 //! - `test`: the gate; every check a change must pass, in order.
 //! - `soak`: the long random tests.
 //! - `bench`: our workloads beside the peers', in one table.
+//! - `envtest`: the real control plane, built when it is absent.
+//! - `conformance`: the embedded API server beside the real one.
 //! - `openapi`: the API server's table of built-in types.
 
 mod bench;
+mod conformance;
 mod deps;
+mod envtest;
+mod gotypes;
+mod leftovers;
 mod openapi;
 mod process;
 mod progress;
@@ -32,6 +38,10 @@ enum Command {
     Soak(soak::Options),
     /// Measure our workloads, and with --peers the same ones on the peers, in one table
     Bench(bench::Options),
+    /// Make the real control plane available: etcd, kube-apiserver, kube-controller-manager, kubectl
+    Envtest(envtest::Options),
+    /// Compare the embedded API server with the real one
+    Conformance(conformance::Options),
     /// Make the API server's table of built-in types from Kubernetes' API description
     Openapi(openapi::Options),
 }
@@ -41,6 +51,8 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Envtest(options) => envtest::run(&options),
+        Command::Conformance(options) => conformance::run(&options),
         Command::Openapi(options) => openapi::run(&options),
     };
     match done {

@@ -1,9 +1,10 @@
 //! `openapi`: makes the API server's table of built-in types from Kubernetes' own API description.
 //!
 //! The document is `api/openapi-spec/swagger.json` of the Go module `k8s.io/kubernetes` (Apache-2.0). What is kept is
-//! what says how an object is put together; descriptions and paths are dropped. The same document always gives the
+//! what says how an object is put together; descriptions and paths are dropped. What it does not say of Go's types `gotypes` adds. The same document always gives the
 //! same bytes.
 
+use crate::gotypes;
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 use serde_json::{Map, Value};
@@ -40,6 +41,8 @@ const KEPT: &[&str] =
 pub(crate) struct Options {
     /// Kubernetes' API description (swagger.json)
     swagger: PathBuf,
+    /// The folder of the Go module `k8s.io/api` of the same version
+    api: PathBuf,
     /// Where the table goes
     #[arg(long, default_value = "apiserver/src/schema/builtin.json.gz")]
     output: PathBuf,
@@ -49,7 +52,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let text = fs::read(&options.swagger).with_context(|| format!("reading {}", options.swagger.display()))?;
     let document: Value = serde_json::from_slice(&text).context("the document is not JSON")?;
     let definitions = document["definitions"].as_object().context("the document has no definitions")?;
-    let kept = reduced(definitions);
+    let mut kept = reduced(definitions);
+    gotypes::annotate(&mut kept, &options.api)?;
     let mut gz = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     gz.write_all(&serde_json::to_vec(&kept)?)?;
     let bytes = gz.finish()?;

@@ -1,9 +1,13 @@
-//! What a human watching sees: durations in words, and a line that says what runs now, on terminals only.
+//! What a human watching sees: durations in words, and a line that says what runs now, on terminals only; of work that
+//! takes minutes a log gets a line now and then.
 
 use std::{
     io::{IsTerminal, Write, stderr},
-    time::Duration,
+    time::{Duration, Instant},
 };
+
+/// How often a log gets a line.
+const LOGGED: Duration = Duration::from_secs(30);
 
 /// A duration as people say it: `0.3 s`, `12.3 s`, `3 min 12 s`, `1 h 02 min`.
 pub(crate) fn words(duration: Duration) -> String {
@@ -50,6 +54,35 @@ impl StatusLine {
             // Decoration: failing to write it must not fail the command.
             let _ = stderr().write_all(text.as_bytes());
         }
+    }
+}
+
+/// The same for work that takes minutes: where there is no terminal, its text is a line of the log every half minute, so
+/// that nobody takes it for hanging.
+pub(crate) struct LongStatus {
+    line: StatusLine,
+    logged: Instant,
+}
+
+impl LongStatus {
+    pub(crate) fn new() -> Self {
+        Self { line: StatusLine::new(), logged: Instant::now() }
+    }
+
+    /// Replaces the line, or logs it when it is time.
+    pub(crate) fn show(&mut self, text: &str) {
+        self.line.show(text);
+        if !self.line.terminal && self.logged.elapsed() >= LOGGED {
+            self.logged = Instant::now();
+            eprintln!("{text}");
+        }
+    }
+
+    /// Puts a line that stays above the one that changes.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.line.clear();
+        self.logged = Instant::now();
+        eprintln!("{text}");
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::{
-    bench,
+    bench, envtest,
     process::{self, Executable},
     progress,
 };
@@ -57,7 +57,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut failed = Vec::new();
     for (executable, tests) in &soaks {
         println!("\n{}", executable.target);
-        let status = Command::new(&executable.path)
+        let mut command = Command::new(&executable.path);
+        envtest::tell(&mut command, &root)?;
+        let status = command
             .args(["--exact", "--nocapture"])
             .args(tests)
             .current_dir(&executable.package)

@@ -352,7 +352,11 @@ pub(super) fn event_source(object: &Value, _: &Clock) -> Value {
         "" => text(object, "/reportingInstance"),
         host => host,
     };
-    joined([component, host].into_iter().filter(|it| !it.is_empty())).into()
+    [component, host].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", ").into()
+}
+
+pub(super) fn event_subobject(object: &Value, _: &Clock) -> Value {
+    text(object, "/involvedObject/fieldPath").into()
 }
 
 pub(super) fn event_message(object: &Value, _: &Clock) -> Value {

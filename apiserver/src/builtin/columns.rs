@@ -1,6 +1,6 @@
 //! What `kubectl get` shows of the built-in kinds, after their names.
 
-use super::{cells, pod_cells};
+use super::{cells, more_cells, pod_cells, rbac};
 use crate::clock::Clock;
 use crate::resource::{Cell, Column};
 use serde_json::Value;
@@ -62,6 +62,15 @@ const SELECTOR: Col = wide(code("Selector", cells::selector));
 
 pub(super) const AGE: &[Col] = &[OLD];
 /// Of kinds for which the real server has no columns of their own.
+pub(super) const DEFINITION: &[Col] = &[
+    text("Scope", ".spec.scope"),
+    code("Versions", more_cells::served_versions),
+    Col { kind: "date", ..code("Created At", cells::created_at) },
+    wide(text("Group", ".spec.group")),
+    wide(text("Kind", ".spec.names.kind")),
+    wide(code("ShortNames", more_cells::short_names)),
+    wide(Col { kind: "boolean", ..code("Established", more_cells::is_established) }),
+];
 pub(super) const CREATED_AT: &[Col] = &[Col { kind: "date", ..code("Created At", cells::created_at) }];
 pub(super) const CONFIG_MAP: &[Col] = &[code("Data", cells::data_count), OLD];
 pub(super) const SECRET: &[Col] = &[text("Type", ".type"), code("Data", cells::data_count), OLD];
@@ -106,7 +115,7 @@ pub(super) const EVENT: &[Col] = &[
     text("Type", ".type"),
     text("Reason", ".reason"),
     code("Object", cells::event_object),
-    wide(text("Subobject", ".involvedObject.fieldPath")),
+    wide(code("Subobject", cells::event_subobject)),
     wide(code("Source", cells::event_source)),
     code("Message", cells::event_message),
     wide(code("First Seen", cells::event_first_seen)),
@@ -135,6 +144,9 @@ pub(super) const VOLUME_CLAIM: &[Col] = &[
     OLD,
     wide(text("VolumeMode", ".spec.volumeMode")),
 ];
+
+pub(super) const RESOURCE_QUOTA: &[Col] =
+    &[code("Request", more_cells::quota_requests), code("Limit", more_cells::quota_limits), OLD];
 
 pub(super) const CONTROLLER_REVISION: &[Col] =
     &[code("Controller", cells::controller), text("Revision", ".revision"), OLD];
@@ -185,12 +197,16 @@ pub(super) const CRON_JOB: &[Col] = &[
     Col { kind: "integer", ..code("Active", cells::active_jobs) },
     code("Last Schedule", cells::last_schedule),
     OLD,
+    wide(code("Containers", more_cells::cron_containers)),
+    wide(code("Images", more_cells::cron_images)),
+    wide(code("Selector", more_cells::cron_selector)),
 ];
 pub(super) const AUTOSCALER: &[Col] = &[
     code("Reference", cells::scale_target),
-    number("MinPods", ".spec.minReplicas"),
-    number("MaxPods", ".spec.maxReplicas"),
-    Col { kind: "integer", ..code("Replicas", cells::scaled_replicas) },
+    code("Targets", more_cells::scaler_targets),
+    code("MinPods", more_cells::scaler_min_pods),
+    code("MaxPods", more_cells::scaler_max_pods),
+    code("Replicas", cells::scaled_replicas),
     OLD,
 ];
 pub(super) const DISRUPTION_BUDGET: &[Col] = &[
@@ -216,7 +232,13 @@ pub(super) const ENDPOINT_SLICE: &[Col] = &[
     code("Endpoints", cells::slice_endpoints),
     OLD,
 ];
-pub(super) const ROLE_BINDING: &[Col] = &[code("Role", cells::role), OLD];
+pub(super) const ROLE_BINDING: &[Col] = &[
+    code("Role", cells::role),
+    OLD,
+    wide(code("Users", rbac::bound_users)),
+    wide(code("Groups", rbac::bound_groups)),
+    wide(code("ServiceAccounts", rbac::bound_accounts)),
+];
 pub(super) const WEBHOOKS: &[Col] = &[Col { kind: "integer", ..code("Webhooks", cells::webhooks) }, OLD];
 pub(super) const ADMISSION_POLICY: &[Col] =
     &[Col { kind: "integer", ..code("Validations", cells::validations) }, code("ParamKind", cells::param_kind), OLD];
@@ -240,11 +262,12 @@ pub(super) const CSI_DRIVER: &[Col] = &[
     Col { kind: "boolean", ..text("AttachRequired", ".spec.attachRequired") },
     Col { kind: "boolean", ..text("PodInfoOnMount", ".spec.podInfoOnMount") },
     Col { kind: "boolean", ..text("StorageCapacity", ".spec.storageCapacity") },
+    code("TokenRequests", more_cells::token_requests),
+    Col { kind: "boolean", ..code("RequiresRepublish", more_cells::requires_republish) },
+    code("Modes", more_cells::lifecycle_modes),
     OLD,
 ];
 pub(super) const CSI_NODE: &[Col] = &[Col { kind: "integer", ..code("Drivers", cells::drivers) }, OLD];
-pub(super) const STORAGE_CAPACITY: &[Col] =
-    &[text("StorageClassName", ".storageClassName"), text("Capacity", ".capacity")];
 pub(super) const VOLUME_ATTACHMENT: &[Col] = &[
     text("Attacher", ".spec.attacher"),
     text("PV", ".spec.source.persistentVolumeName"),

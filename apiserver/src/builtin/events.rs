@@ -5,6 +5,7 @@
 use super::cells::text;
 use super::prepare::fill;
 use super::validate::{at, immutable};
+use crate::meta::names;
 use crate::status::FieldError;
 use serde_json::{Value, json};
 
@@ -86,9 +87,17 @@ fn stored_event(object: &Value, reporter: &str) -> Vec<FieldError> {
             ("action", "/action"),
             ("reason", "/reason"),
         ] {
+            if path == "/reportingComponent" {
+                let name = text(object, path);
+                if name.is_empty() {
+                    errors.push(FieldError::required(field, ""));
+                }
+                errors.extend(names::qualified(name).iter().map(|why| FieldError::invalid(field, &json!(name), why)));
+                continue;
+            }
             match text(object, path).len() {
                 0 => errors.push(FieldError::required(field, "")),
-                129.. if path != "/reportingComponent" => errors.push(too_many_characters(field, 128)),
+                129.. => errors.push(too_many_characters(field, 128)),
                 _ => {}
             }
         }
@@ -205,8 +214,9 @@ mod tests {
         assert_eq!(fields(validate_new(&stored(), None)), ["firstTimestamp", "lastTimestamp", "count", "source"]);
         let mut silent = stored();
         silent["reportingComponent"] = json!("");
-        assert_eq!(fields(validate(&silent, None)), ["reportingComponent"]);
-        assert_eq!(fields(validate_new(&silent, Some(&silent))), ["reportingController"]);
+        // It is missing, it is empty, and it has the wrong form.
+        assert_eq!(fields(validate(&silent, None)), ["reportingComponent"; 3]);
+        assert_eq!(fields(validate_new(&silent, Some(&silent))), ["reportingController"; 3]);
         let mut changed = stored();
         changed["message"] = json!("it is not so");
         assert_eq!(fields(validate_new(&changed, Some(&stored()))), ["message"]);

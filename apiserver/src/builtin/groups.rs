@@ -2,9 +2,9 @@
 
 use super::table::Flag::{CreateOnUpdate, NeedsVersion, ReturnsDeleted, Scales};
 use super::table::{NOT_LABELS, Row, STATUS_ONLY, cluster, namespaced, workload};
-use super::{columns, events, prepare, rbac, validate, workloads};
+use super::{checks, columns, events, prepare, rbac, validate, warnings, workload_checks, workloads};
 use crate::crd;
-use crate::resource::{Generation, NameRule};
+use crate::resource::{Generation, NameRule, StatusRule};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
@@ -21,7 +21,8 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["all"],
         columns: columns::DAEMON_SET,
         prepare: workloads::prepare_daemon_set,
-        validate: workloads::validate_daemon_set,
+        validate: workload_checks::daemon_set,
+        warn: warnings::workload,
         ..workload("apps", "daemonsets", "io.k8s.api.apps.v1.DaemonSet")
     },
     Row {
@@ -31,7 +32,9 @@ pub(super) static NAMED: &[Row] = &[
         status: NOT_LABELS,
         columns: columns::DEPLOYMENT,
         prepare: workloads::prepare_deployment,
-        validate: workloads::validate_deployment,
+        validate: workload_checks::deployment,
+        warn: warnings::workload,
+        validate_status: workload_checks::replicas,
         ..workload("apps", "deployments", "io.k8s.api.apps.v1.Deployment")
     },
     Row {
@@ -39,9 +42,10 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["all"],
         flags: &[Scales],
         columns: columns::REPLICA_SET,
-        selectable: &["status.replicas"],
         prepare: workloads::prepare_replica_set,
-        validate: workloads::validate_replica_set,
+        validate: workload_checks::replica_set,
+        warn: warnings::workload,
+        validate_status: workload_checks::replicas,
         ..workload("apps", "replicasets", "io.k8s.api.apps.v1.ReplicaSet")
     },
     Row {
@@ -50,7 +54,8 @@ pub(super) static NAMED: &[Row] = &[
         flags: &[Scales],
         columns: columns::STATEFUL_SET,
         prepare: workloads::prepare_stateful_set,
-        validate: workloads::validate_stateful_set,
+        validate: workload_checks::stateful_set,
+        warn: warnings::workload,
         ..workload("apps", "statefulsets", "io.k8s.api.apps.v1.StatefulSet")
     },
     Row {
@@ -80,7 +85,7 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["all"],
         columns: columns::CRON_JOB,
         prepare: workloads::prepare_cron_job,
-        validate: workloads::validate_cron_job,
+        validate: workload_checks::cron_job,
         ..workload("batch", "cronjobs", "io.k8s.api.batch.v1.CronJob")
     },
     Row {
@@ -88,7 +93,8 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::JOB,
         selectable: &["status.successful=status.succeeded"],
         prepare: workloads::prepare_job,
-        validate: workloads::validate_job,
+        validate: workload_checks::job,
+        warn: warnings::workload,
         ..workload("batch", "jobs", "io.k8s.api.batch.v1.Job")
     },
     Row {
@@ -99,7 +105,7 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         short_names: &["ing"],
         columns: columns::INGRESS,
-        prepare: prepare::ingress,
+        validate: checks::ingress,
         ..workload("networking.k8s.io", "ingresses", "io.k8s.api.networking.v1.Ingress")
     },
     Row {
@@ -107,13 +113,13 @@ pub(super) static NAMED: &[Row] = &[
         generation: Generation::Spec,
         columns: columns::NETWORK_POLICY,
         prepare: prepare::network_policy,
+        validate: checks::network_policy,
         ..namespaced("networking.k8s.io", "networkpolicies", "io.k8s.api.networking.v1.NetworkPolicy")
     },
     Row {
         short_names: &["pdb"],
         flags: &[NeedsVersion],
         columns: columns::DISRUPTION_BUDGET,
-        prepare: prepare::disruption_budget,
         validate: validate::disruption_budget,
         ..workload("policy", "poddisruptionbudgets", "io.k8s.api.policy.v1.PodDisruptionBudget")
     },
@@ -160,21 +166,20 @@ pub(super) static NAMED: &[Row] = &[
     },
     Row {
         flags: &[NeedsVersion],
-        columns: columns::STORAGE_CAPACITY,
+        columns: columns::CREATED_AT,
         ..namespaced(STORAGE, "csistoragecapacities", "io.k8s.api.storage.v1.CSIStorageCapacity")
     },
     Row {
         short_names: &["sc"],
         flags: &[ReturnsDeleted],
         columns: columns::STORAGE_CLASS,
-        prepare: prepare::storage_class,
+        validate: checks::storage_class,
         ..cluster(STORAGE, "storageclasses", "io.k8s.api.storage.v1.StorageClass")
     },
     Row {
         flags: &[NeedsVersion, ReturnsDeleted],
         status: STATUS_ONLY,
         columns: columns::VOLUME_ATTACHMENT,
-        prepare: prepare::volume_attachment,
         ..cluster(STORAGE, "volumeattachments", "io.k8s.api.storage.v1.VolumeAttachment")
     },
     Row {
@@ -202,8 +207,9 @@ pub(super) static NAMED: &[Row] = &[
         categories: &["api-extensions"],
         flags: &[NeedsVersion],
         generation: Generation::Spec,
-        status: STATUS_ONLY,
-        columns: columns::CREATED_AT,
+        // Of the metadata too, which the real server means to keep and does not.
+        status: Some(StatusRule { labels: true, annotations: true, finalizers: true }),
+        columns: columns::DEFINITION,
         prepare: crd::prepare,
         validate: crd::validate,
         ..cluster(
@@ -214,14 +220,15 @@ pub(super) static NAMED: &[Row] = &[
     },
     Row {
         short_names: &["pc"],
-        generation: Generation::Spec,
+        generation: Generation::Deletion,
         columns: columns::PRIORITY_CLASS,
-        prepare: prepare::priority_class,
+        validate: checks::priority_class,
         ..cluster("scheduling.k8s.io", "priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass")
     },
     Row {
         flags: &[NeedsVersion, CreateOnUpdate],
         columns: columns::LEASE,
+        prepare: prepare::lease,
         validate: validate::lease,
         ..namespaced("coordination.k8s.io", "leases", "io.k8s.api.coordination.v1.Lease")
     },
@@ -233,6 +240,7 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         generation: Generation::Spec,
         columns: columns::ENDPOINT_SLICE,
+        validate: checks::endpoint_slice,
         ..namespaced("discovery.k8s.io", "endpointslices", "io.k8s.api.discovery.v1.EndpointSlice")
     },
 ];
@@ -247,7 +255,12 @@ const fn policy(plural: &'static str, definition: &'static str) -> Row {
 }
 
 const fn webhooks(plural: &'static str, definition: &'static str) -> Row {
-    Row { columns: columns::WEBHOOKS, prepare: prepare::webhooks, ..policy(plural, definition) }
+    Row {
+        columns: columns::WEBHOOKS,
+        prepare: prepare::webhooks,
+        validate: checks::webhooks,
+        ..policy(plural, definition)
+    }
 }
 
 const fn autoscaler(definition: &'static str) -> Row {

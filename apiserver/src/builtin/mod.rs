@@ -3,8 +3,10 @@
 //! - `table`, `groups`: one row per kind.
 //! - `columns`, `cells`, `pod_cells`, `age`: what `kubectl get` shows of them.
 //! - `prepare`: what the server fills in.
-//! - `validate`, `rbac`: what it refuses.
-//! - `pods`, `workloads`: both, for pods and what makes them.
+//! - `validate`, `checks`, `rbac`: what it refuses; `warnings`: what it warns of.
+//! - `defaults`: what it fills in by type and field, wherever the type is used.
+//! - `pods`, `pod_checks`, `services`, `workloads`, `workload_checks`: both, for pods, what makes them and what leads to them.
+//! - `peers`: what kinds need of other objects.
 //! - `events`, `scalers`: kinds of which one stored object has two views.
 //!
 //! Kinds that are only ever created (token and access reviews) store nothing; their place is beside this table, not in
@@ -12,17 +14,30 @@
 
 pub(crate) mod age;
 mod cells;
+mod checks;
 mod columns;
+pub(crate) mod defaults;
+pub(crate) mod descriptions;
 mod events;
 mod groups;
+mod more_cells;
+mod peers;
 mod pod_cells;
+mod pod_checks;
 mod pods;
 mod prepare;
 mod rbac;
 mod scalers;
+mod services;
 mod table;
 mod validate;
+mod warnings;
+mod workload_checks;
 mod workloads;
+
+pub(crate) use peers::{Needs, settle};
+pub(crate) use prepare::namespace_finalized as prepare_finalize;
+pub(crate) use warnings::Warn;
 
 use crate::resource::{Column, Resource, ResourceSchema, Scale, Selectable, Strategy};
 use serde_json::Value;
@@ -82,8 +97,10 @@ fn resource(row: &Row) -> Resource {
         verbs: row.verbs,
         strategy: strategy(row),
         schema: ResourceSchema::builtin(row.definition),
-        columns: row.columns.iter().map(Column::from).collect(),
+        columns: descriptions::described(row.group, row.plural, row.columns.iter().map(Column::from)),
         selectable: row.selectable.iter().map(|field| selectable(field)).collect(),
+        deprecation: row.deprecated.map(Into::into),
+        storage: if row.group == "autoscaling" { "v2" } else { row.version() }.into(),
     }
 }
 
@@ -105,6 +122,9 @@ fn strategy(row: &Row) -> Strategy {
         name: row.name,
         prepare: row.prepare,
         validate: row.validate,
+        validate_status: row.validate_status,
+        needs: row.needs,
+        warn: row.warn,
     }
 }
 
@@ -173,7 +193,7 @@ mod tests {
             |group, plural| find(group, plural).strategy.status.map(|it| (it.labels, it.annotations, it.finalizers));
         assert_eq!(rule("apps", "deployments"), Some((false, true, true)));
         assert_eq!(rule("", "pods"), Some((true, true, true)));
-        assert_eq!(rule("apiextensions.k8s.io", "customresourcedefinitions"), Some((false, false, false)));
+        assert_eq!(rule("apiextensions.k8s.io", "customresourcedefinitions"), Some((true, true, true)));
         assert_eq!(rule("", "configmaps"), None);
     }
 
@@ -181,14 +201,14 @@ mod tests {
     fn generation_counts_where_types_have_it() {
         let generation = |group, plural| find(group, plural).strategy.generation;
         assert_eq!(generation("apps", "deployments"), Generation::Spec);
-        assert_eq!(generation("", "pods"), Generation::Deletion);
+        assert_eq!(generation("", "pods"), Generation::Spec);
         assert_eq!(generation("", "configmaps"), Generation::None);
     }
 
     #[test]
     fn names_follow_the_rule_of_their_kind() {
         assert_eq!(find("", "namespaces").strategy.name, NameRule::Label);
-        assert_eq!(find("", "services").strategy.name, NameRule::Label1035);
+        assert_eq!(find("", "services").strategy.name, NameRule::Label);
         assert_eq!(find("rbac.authorization.k8s.io", "clusterroles").strategy.name, NameRule::PathSegment);
     }
 

@@ -1,23 +1,104 @@
-//! Pods: what the server fills in, and what it refuses. Defaults of containers and volumes are not here yet.
+//! Pods: what the server fills in, and what it refuses of a change. What a pod's spec may say is in `pod_checks`.
 
-use super::cells::items;
-use super::prepare::fill;
+use super::cells::{items, text};
+use super::pod_checks;
+use super::prepare::{fill, list, put};
 use super::validate::at;
+use crate::schema::quantity::{self, Quantity};
 use crate::status::FieldError;
 use serde_json::{Value, json};
 
+/// The classes that every server has.
+const SYSTEM_CLASSES: &[(&str, i64)] =
+    &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
-    fill(object, "spec.restartPolicy", "Always");
-    fill(object, "spec.dnsPolicy", "ClusterFirst");
-    fill(object, "spec.schedulerName", "default-scheduler");
-    fill(object, "spec.terminationGracePeriodSeconds", 30);
     fill(object, "spec.enableServiceLinks", true);
-    fill(object, "spec.securityContext", json!({}));
+    if object["spec"]["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        put(object, "spec.terminationGracePeriodSeconds", 1);
+    }
+    let on_host = object["spec"]["hostNetwork"] == true;
+    for containers in ["/spec/containers", "/spec/initContainers"] {
+        for container in list(object, containers) {
+            ask_for_limits(container);
+            for port in list(container, "/ports").filter(|_| on_host) {
+                let number = port["containerPort"].clone();
+                fill(port, "hostPort", number);
+            }
+        }
+    }
+    tolerate_for_a_while(object);
+    for field in ["spec.priority", "spec.preemptionPolicy"] {
+        if let Some(before) = old.map(|old| at(old, field)).filter(|before| !before.is_null()) {
+            fill(object, field, before.clone());
+        }
+    }
     if old.is_none() {
         fill(object, "status.phase", "Pending");
         let class = quality_of_service(object);
         fill(object, "status.qosClass", class);
     }
+}
+
+/// Who says only how much it may have asks for as much.
+fn ask_for_limits(container: &mut Value) {
+    let Some(Value::Object(limits)) = container.pointer("/resources/limits").cloned() else { return };
+    fill(container, "resources.requests", json!({}));
+    if let Some(requests) = container.pointer_mut("/resources/requests").and_then(Value::as_object_mut) {
+        for (resource, amount) in limits {
+            requests.entry(resource).or_insert(amount);
+        }
+    }
+}
+
+/// A pod stays five minutes on a node that is lost, unless it says otherwise.
+fn tolerate_for_a_while(pod: &mut Value) {
+    if !pod["spec"].is_object() {
+        return;
+    }
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerates = |it: &Value| {
+            matches!(text(it, "/key"), "" | "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
+                && (text(it, "/key") == key || text(it, "/key").is_empty())
+                && matches!(text(it, "/effect"), "" | "NoExecute")
+        };
+        if !items(pod, "/spec/tolerations").iter().any(tolerates) {
+            let added = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+            fill(pod, "spec.tolerations", json!([]));
+            if let Some(all) = pod.pointer_mut("/spec/tolerations").and_then(Value::as_array_mut) {
+                all.push(added);
+            }
+        }
+    }
+}
+
+/// Writes the number of its priority class into a new pod, or says why it may not be.
+pub(super) fn prioritise(pod: &mut Value, classes: &[Value]) -> Result<(), String> {
+    let named = text(pod, "/spec/priorityClassName").to_owned();
+    let class = match named.as_str() {
+        "" => classes.iter().find(|class| class["globalDefault"] == true).cloned(),
+        name => {
+            let system = SYSTEM_CLASSES.iter().find(|(system, _)| *system == name);
+            let system = || system.map(|(name, value)| json!({"metadata": {"name": name}, "value": value}));
+            let class = classes.iter().find(|class| text(class, "/metadata/name") == name).cloned().or_else(system);
+            Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
+        }
+    };
+    let value = class.as_ref().map_or(json!(0), |class| class["value"].clone());
+    let given = &pod["spec"]["priority"];
+    if !given.is_null() && *given != value {
+        return Err(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; \
+             priority admission controller computed {value} from the given PriorityClass name"
+        ));
+    }
+    put(pod, "spec.priority", value);
+    if let Some(class) = &class {
+        put(pod, "spec.priorityClassName", text(class, "/metadata/name"));
+    }
+    let policy = class.as_ref().map_or("", |class| text(class, "/preemptionPolicy"));
+    fill(pod, "spec.preemptionPolicy", if policy.is_empty() { "PreemptLowerPriority" } else { policy });
+    Ok(())
 }
 
 /// How long a pod is given to end: nothing, if it runs nowhere.
@@ -36,13 +117,13 @@ fn quality_of_service(pod: &Value) -> &'static str {
     let containers = || items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
     let amount = |container: &Value, list: &str, resource: &str| {
         let amount = container.get("resources")?.get(list)?.get(resource)?;
-        (!matches!(amount.as_str(), Some("0"))).then(|| amount.clone())
+        quantity::of(amount).filter(|amount| !amount.is_zero())
     };
     let each = || containers().flat_map(|it| ["cpu", "memory"].map(|resource| (it, resource)));
     let asked: Vec<_> =
         each().map(|(it, resource)| (amount(it, "requests", resource), amount(it, "limits", resource))).collect();
-    let guaranteed = |(requests, limits): &(Option<Value>, Option<Value>)| {
-        limits.is_some() && requests.as_ref().is_none_or(|requests| Some(requests) == limits.as_ref())
+    let guaranteed = |(requests, limits): &(Option<Quantity>, Option<Quantity>)| {
+        limits.is_some() && requests.is_none_or(|it| limits.is_some_and(|limit| it.is_as_much_as(limit)))
     };
     match &asked[..] {
         all if all.iter().all(|(requests, limits)| requests.is_none() && limits.is_none()) => "BestEffort",
@@ -53,8 +134,11 @@ fn quality_of_service(pod: &Value) -> &'static str {
 
 /// A pod is refused without containers; afterwards little of it may change.
 pub(super) fn validate(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = bad_containers(object, "spec.containers");
-    let Some(old) = old else { return errors };
+    let mut errors = pod_checks::spec(object, "spec");
+    let Some(old) = old else {
+        errors.extend(pod_checks::tokens(object));
+        return errors;
+    };
     for field in ["containers", "initContainers"] {
         let count = |pod: &Value| pod["spec"][field].as_array().map_or(0, Vec::len);
         if count(object) != count(old) {
@@ -68,6 +152,14 @@ pub(super) fn validate(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if !tolerations(old).iter().all(|kept| added.contains(kept)) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden("spec.tolerations", why));
+    }
+    let deadline = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64();
+    if let (Some(new), Some(before)) = (deadline(object), deadline(old))
+        && new > before
+    {
+        let why = "must be less than or equal to previous value";
+        errors.push(FieldError::invalid("spec.activeDeadlineSeconds", &json!(new), why));
+        return errors;
     }
     if fixed(object) != fixed(old) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -93,20 +185,6 @@ fn fixed(pod: &Value) -> Value {
         }
     }
     spec
-}
-
-/// What every container must have, for the list at a dotted path.
-pub(super) fn bad_containers(object: &Value, path: &str) -> Vec<FieldError> {
-    let containers = at(object, path).as_array().map_or(&[][..], Vec::as_slice);
-    if containers.is_empty() {
-        return vec![FieldError::required(path, "")];
-    }
-    let missing = |(index, container): (usize, &Value)| {
-        let missing =
-            ["name", "image"].into_iter().filter(|key| container[key].as_str().unwrap_or_default().is_empty());
-        missing.map(|key| FieldError::required(format!("{path}[{index}].{key}"), "")).collect::<Vec<_>>()
-    };
-    containers.iter().enumerate().flat_map(missing).collect()
 }
 
 #[cfg(test)]
@@ -148,7 +226,10 @@ mod tests {
 
     #[test]
     fn of_a_pod_s_spec_images_may_change_and_little_else() {
-        let old = json!({"spec": {"nodeName": "n", "containers": [{"name": "a", "image": "1"}]}});
+        let container = |name: &str| json!({"name": name, "image": "1", "imagePullPolicy": "Never"});
+        let old = json!({"spec": {
+            "nodeName": "n", "restartPolicy": "Always", "dnsPolicy": "Default", "containers": [container("a")],
+        }});
         let mut new = old.clone();
         new["spec"]["containers"][0]["image"] = json!("2");
         new["spec"]["tolerations"] = json!([{"key": "k"}]);
@@ -156,14 +237,7 @@ mod tests {
         assert_eq!(fields(validate(&old, Some(&new))), ["spec.tolerations"]);
         new["spec"]["nodeName"] = json!("m");
         assert_eq!(fields(validate(&new, Some(&old))), ["spec"]);
-        new["spec"]["containers"] = json!([{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]);
+        new["spec"]["containers"] = json!([container("a"), container("b")]);
         assert_eq!(fields(validate(&new, Some(&old))), ["spec.containers"]);
-    }
-
-    #[test]
-    fn containers_are_there_and_have_names_and_images() {
-        assert_eq!(fields(validate(&json!({"spec": {}}), None)), ["spec.containers"]);
-        let errors = validate(&json!({"spec": {"containers": [{"name": "a"}]}}), None);
-        assert_eq!(fields(errors), ["spec.containers[0].image"]);
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Pods and what makes them are in `pods` and `workloads`. Every function may run more than once on the same object, and
 //! runs after a status that is not the client's to set has been dropped; `/finalize` of a namespace must not run it.
-//! Only defaults at the top of a spec are here; those of pod templates, containers and volumes, the cluster IPs of
-//! services, and canonical quantities are not.
+//! What does not depend on the rest of the object is in `defaults`.
 
 use super::cells::items;
 use serde_json::{Map, Value, json};
@@ -48,14 +47,28 @@ pub(super) fn put_key(object: &mut Value, path: &str, key: &str, value: impl Int
     }
 }
 
-fn list<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mut Value> {
+pub(super) fn list<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mut Value> {
     object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten().filter(|item| item.is_object())
 }
 
-pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
-    if let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).map(String::from) {
-        put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);
+/// What elects leaders among candidates is behind a gate that is closed. Times are kept in UTC.
+pub(super) fn lease(object: &mut Value, _: Option<&Value>) {
+    fill(object, "spec", json!({}));
+    let Some(spec) = object["spec"].as_object_mut() else { return };
+    for gated in ["preferredHolder", "strategy"] {
+        spec.remove(gated);
     }
+    for time in ["acquireTime", "renewTime"] {
+        if let Some(text) = spec.get(time).and_then(Value::as_str).filter(|text| !text.ends_with('Z'))
+            && let Ok(time_of_day) = text.parse::<jiff::Timestamp>()
+        {
+            spec.insert(time.into(), format!("{time_of_day:.6}").into());
+        }
+    }
+}
+
+pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
+    label_with_name(object);
     // Afterwards only `/finalize` changes them.
     if let Some(old) = old {
         put(object, "spec", old["spec"].clone());
@@ -70,9 +83,25 @@ pub(super) fn namespace(object: &mut Value, old: Option<&Value>) {
     }
 }
 
+/// A namespace after `/finalize`, which is the one that changes its spec.
+pub(crate) fn namespace_finalized(object: &mut Value) {
+    label_with_name(object);
+    fill(object, "spec", json!({}));
+    if items(object, "/spec/finalizers").is_empty()
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        spec.remove("finalizers");
+    }
+}
+
+fn label_with_name(object: &mut Value) {
+    if let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).map(String::from) {
+        put_key(object, "metadata.labels", "kubernetes.io/metadata.name", name);
+    }
+}
+
 pub(super) fn secret(object: &mut Value, _: Option<&Value>) {
     use base64::Engine as _;
-    fill(object, "type", "Opaque");
     if let Some(Value::Object(texts)) = object.as_object_mut().and_then(|object| object.remove("stringData")) {
         for (key, text) in texts {
             let bytes = text.as_str().unwrap_or_default();
@@ -81,61 +110,39 @@ pub(super) fn secret(object: &mut Value, _: Option<&Value>) {
     }
 }
 
-pub(super) fn service(object: &mut Value, _: Option<&Value>) {
-    fill(object, "spec.type", "ClusterIP");
-    fill(object, "spec.sessionAffinity", "None");
-    if object["spec"]["type"] != "ExternalName" {
-        fill(object, "spec.internalTrafficPolicy", "Cluster");
+/// What is in use is not to go: whoever lets it go takes the finalizer away.
+fn protect(object: &mut Value, finalizer: &str) {
+    fill(object, "metadata.finalizers", json!([]));
+    if let Some(all) = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut)
+        && !all.iter().any(|it| it == finalizer)
+    {
+        all.push(finalizer.into());
     }
-    if object["spec"]["type"] == "NodePort" || object["spec"]["type"] == "LoadBalancer" {
-        fill(object, "spec.externalTrafficPolicy", "Cluster");
-    }
-    for port in list(object, "/spec/ports") {
-        fill(port, "protocol", "TCP");
-        let number = port["port"].clone();
-        fill(port, "targetPort", number);
-    }
-    fill(object, "status.loadBalancer", json!({}));
 }
 
-pub(super) fn volume(object: &mut Value, _: Option<&Value>) {
-    fill(object, "spec.persistentVolumeReclaimPolicy", "Retain");
-    fill(object, "spec.volumeMode", "Filesystem");
-    fill(object, "status.phase", "Pending");
+pub(super) fn volume(object: &mut Value, old: Option<&Value>) {
+    if old.is_none() {
+        protect(object, "kubernetes.io/pv-protection");
+        let now = object["metadata"]["creationTimestamp"].clone();
+        if !now.is_null() {
+            fill(object, "status.lastPhaseTransitionTime", now);
+        }
+    }
 }
 
-pub(super) fn volume_claim(object: &mut Value, _: Option<&Value>) {
-    fill(object, "spec.volumeMode", "Filesystem");
-    fill(object, "status.phase", "Pending");
+pub(super) fn volume_claim(object: &mut Value, old: Option<&Value>) {
+    if old.is_none() {
+        protect(object, "kubernetes.io/pvc-protection");
+    }
 }
 
 pub(super) fn autoscaler(object: &mut Value, _: Option<&Value>) {
-    fill(object, "spec.minReplicas", 1);
     let default = json!({"type": "Resource", "resource": {
         "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80},
     }});
     if items(object, "/spec/metrics").is_empty() {
         put(object, "spec.metrics", json!([default]));
     }
-    fill(object, "status.desiredReplicas", 0);
-}
-
-pub(super) fn disruption_budget(object: &mut Value, _: Option<&Value>) {
-    for count in ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"] {
-        fill(object, &format!("status.{count}"), 0);
-    }
-}
-
-pub(super) fn ingress(object: &mut Value, _: Option<&Value>) {
-    fill(object, "status.loadBalancer", json!({}));
-}
-
-pub(super) fn resource_quota(object: &mut Value, _: Option<&Value>) {
-    fill(object, "status", json!({}));
-}
-
-pub(super) fn volume_attachment(object: &mut Value, _: Option<&Value>) {
-    fill(object, "status.attached", false);
 }
 
 pub(super) fn network_policy(object: &mut Value, _: Option<&Value>) {
@@ -145,19 +152,9 @@ pub(super) fn network_policy(object: &mut Value, _: Option<&Value>) {
 
 pub(super) fn role_binding(object: &mut Value, _: Option<&Value>) {
     const GROUP: &str = "rbac.authorization.k8s.io";
-    fill(object, "roleRef.apiGroup", GROUP);
     for subject in list(object, "/subjects").filter(|it| it["kind"] == "User" || it["kind"] == "Group") {
         fill(subject, "apiGroup", GROUP);
     }
-}
-
-pub(super) fn priority_class(object: &mut Value, _: Option<&Value>) {
-    fill(object, "preemptionPolicy", "PreemptLowerPriority");
-}
-
-pub(super) fn storage_class(object: &mut Value, _: Option<&Value>) {
-    fill(object, "reclaimPolicy", "Delete");
-    fill(object, "volumeBindingMode", "Immediate");
 }
 
 pub(super) fn csi_driver(object: &mut Value, _: Option<&Value>) {
@@ -215,13 +212,13 @@ mod tests {
     fn a_secret_s_string_data_wins_over_its_data_and_is_not_kept() {
         let mut object = json!({"data": {"a": "b2xk", "b": "Yg=="}, "stringData": {"a": "new"}});
         secret(&mut object, None);
-        assert_eq!(object, json!({"type": "Opaque", "data": {"a": "bmV3", "b": "Yg=="}}));
+        assert_eq!(object, json!({"data": {"a": "bmV3", "b": "Yg=="}}));
     }
 
     #[test]
     fn what_is_no_object_is_left_for_validation() {
         let mut object = json!({"spec": "none", "metadata": {"name": "a", "labels": 1}});
-        service(&mut object, None);
+        super::super::services::prepare(&mut object, None);
         namespace(&mut object, None);
         assert_eq!((&object["spec"], &object["metadata"]["labels"]), (&json!("none"), &json!(1)));
     }

@@ -1,7 +1,8 @@
 //! What is refused of roles and of those who bind them.
 
 use super::cells::{items, text};
-use super::validate::{immutable, one_of};
+use super::validate::one_of;
+use crate::clock::Clock;
 use crate::status::FieldError;
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ fn bad_rule(rule: &Value, field: &str, namespaced: bool) -> Vec<FieldError> {
             errors.push(FieldError::required(format!("{field}.{key}"), why));
         }
     };
-    require("verbs", "verbs must contain at least one value");
+    require("verbs", "");
     if !has("nonResourceURLs") {
         require("apiGroups", "resource rules must supply at least one api group");
         require("resources", "resource rules must supply at least one resource");
@@ -59,9 +60,6 @@ fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool
     let mut errors = Vec::new();
     errors.extend(one_of(object, "roleRef.apiGroup", GROUP));
     errors.extend(one_of(object, "roleRef.kind", roles));
-    if text(object, "/roleRef/name").is_empty() {
-        errors.push(FieldError::required("roleRef.name", ""));
-    }
     for (index, subject) in items(object, "/subjects").iter().enumerate() {
         let field = format!("subjects[{index}]");
         let within = |mut error: FieldError| {
@@ -81,8 +79,40 @@ fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool
             errors.push(FieldError::required(format!("{field}.namespace"), ""));
         }
     }
-    errors.extend(immutable(object, old, "roleRef"));
+    if text(object, "/roleRef/name").is_empty() {
+        errors.push(FieldError::required("roleRef.name", ""));
+    }
+    let role = &object["roleRef"];
+    if old.is_some_and(|old| old["roleRef"] != *role) {
+        // The real server shows it as Go has it.
+        let shown = format!(r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#, role["apiGroup"], role["kind"], role["name"]);
+        errors.push(FieldError::invalid_as("roleRef", &shown, "field is immutable"));
+    }
     errors
+}
+
+/// The names of those of a kind that a role is bound to.
+fn bound(object: &Value, kind: &str) -> Value {
+    let named = items(object, "/subjects").iter().filter(|subject| subject["kind"] == kind);
+    let named: Vec<_> = named
+        .map(|subject| match text(subject, "/namespace") {
+            namespace if kind == "ServiceAccount" => format!("{namespace}/{}", text(subject, "/name")),
+            _ => text(subject, "/name").to_owned(),
+        })
+        .collect();
+    named.join(", ").into()
+}
+
+pub(super) fn bound_users(object: &Value, _: &Clock) -> Value {
+    bound(object, "User")
+}
+
+pub(super) fn bound_groups(object: &Value, _: &Clock) -> Value {
+    bound(object, "Group")
+}
+
+pub(super) fn bound_accounts(object: &Value, _: &Clock) -> Value {
+    bound(object, "ServiceAccount")
 }
 
 #[cfg(test)]
@@ -124,7 +154,7 @@ mod tests {
     #[test]
     fn a_binding_names_a_role_and_known_subjects() {
         let binding = json!({"roleRef": {"kind": "Pod"}, "subjects": [{"kind": "Robot", "name": "r"}]});
-        let wrong = ["roleRef.apiGroup", "roleRef.kind", "roleRef.name", "subjects[0].kind"];
+        let wrong = ["roleRef.apiGroup", "roleRef.kind", "subjects[0].kind", "roleRef.name"];
         assert_eq!(fields(role_binding(&binding, None)), wrong);
     }
 }

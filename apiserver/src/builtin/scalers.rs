@@ -36,12 +36,16 @@ pub(super) fn to_view(mut stored: Value) -> Value {
     }
     for (part, field, annotation) in CARRIED {
         let taken = stored.get_mut(part).and_then(Value::as_object_mut).and_then(|part| part.remove(*field));
-        let taken = taken.filter(|it| it.as_array().is_none_or(|list| !list.is_empty()));
+        let taken = taken.filter(|it| !it.is_null() && it.as_array().is_none_or(|list| !list.is_empty()));
         if let Some(taken) = taken
             && let Some(annotations) = stored.get_mut("metadata").and_then(|it| map(it, "annotations"))
         {
             annotations.insert((*annotation).into(), taken.to_string().into());
         }
+    }
+    // Only this version shows it when it is zero.
+    if let Some(status) = stored.get_mut("status").and_then(Value::as_object_mut) {
+        status.entry("currentReplicas").or_insert(json!(0));
     }
     with_version(stored, "autoscaling/v1")
 }
@@ -72,6 +76,10 @@ pub(super) fn from_view(mut shown: Value) -> Value {
                 metrics.insert(0, json!({"type": "Resource", "resource": {"name": "cpu", *within: held}}));
             }
         }
+    }
+    if let Some(status) = shown.get_mut("status").and_then(Value::as_object_mut) {
+        status.retain(|field, value| field != "currentReplicas" || *value != 0);
+        status.entry("currentMetrics").or_insert(Value::Null);
     }
     if shown.pointer("/metadata/annotations").and_then(Value::as_object).is_some_and(Map::is_empty)
         && let Some(metadata) = map(&mut shown, "metadata")
@@ -130,7 +138,7 @@ mod tests {
         });
         let shown = to_view(stored.clone());
         assert_eq!(shown["spec"], json!({"targetCPUUtilizationPercentage": 60}));
-        assert_eq!(shown["status"], json!({"currentCPUUtilizationPercentage": 5}));
+        assert_eq!(shown["status"], json!({"currentCPUUtilizationPercentage": 5, "currentReplicas": 0}));
         assert_eq!(shown["metadata"]["annotations"].as_object().map(Map::len), Some(3));
         assert_eq!(from_view(shown), stored);
     }

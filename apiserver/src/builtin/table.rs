@@ -3,7 +3,9 @@
 //! Flags, status rules and generations are those of the real server's strategies (v1.37).
 
 use super::columns::{self, Col};
-use super::{events, pods, prepare, validate, workloads};
+use super::peers::Needs;
+use super::warnings::{self, Warn};
+use super::{checks, events, pods, prepare, services, validate, workload_checks, workloads};
 use crate::resource::{Generation, NameRule, StatusRule};
 use crate::status::FieldError;
 use serde_json::Value;
@@ -28,6 +30,11 @@ pub(super) struct Row {
     pub(super) selectable: &'static [&'static str],
     pub(super) prepare: fn(&mut Value, Option<&Value>),
     pub(super) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    pub(super) validate_status: fn(&Value) -> Vec<FieldError>,
+    pub(super) needs: Needs,
+    pub(super) warn: Warn,
+    /// What is said to everyone who asks for it.
+    pub(super) deprecated: Option<&'static str>,
 }
 
 /// Where a kind is not like most.
@@ -82,6 +89,10 @@ pub(super) const fn namespaced(group: &'static str, plural: &'static str, defini
         selectable: &[],
         prepare: prepare::nothing,
         validate: validate::nothing,
+        validate_status: |_| Vec::new(),
+        needs: Needs::Nothing,
+        warn: |_| Vec::new(),
+        deprecated: None,
     }
 }
 
@@ -106,6 +117,8 @@ pub(super) static CORE: &[Row] = &[
         short_names: &["ep"],
         flags: &[CreateOnUpdate],
         columns: columns::ENDPOINTS,
+        validate: checks::endpoints,
+        deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
         ..namespaced("", "endpoints", "io.k8s.api.core.v1.Endpoints")
     },
     Row {
@@ -133,6 +146,7 @@ pub(super) static CORE: &[Row] = &[
         short_names: &["limits"],
         flags: &[CreateOnUpdate],
         columns: columns::CREATED_AT,
+        validate: checks::limit_range,
         ..namespaced("", "limitranges", "io.k8s.api.core.v1.LimitRange")
     },
     Row {
@@ -144,6 +158,8 @@ pub(super) static CORE: &[Row] = &[
         columns: columns::NAMESPACE,
         selectable: &["status.phase"],
         prepare: prepare::namespace,
+        validate: validate::namespace,
+        validate_status: validate::namespace_phase,
         ..cluster("", "namespaces", "io.k8s.api.core.v1.Namespace")
     },
     Row {
@@ -159,6 +175,7 @@ pub(super) static CORE: &[Row] = &[
         status: WITH_METADATA,
         columns: columns::VOLUME_CLAIM,
         prepare: prepare::volume_claim,
+        validate: checks::volume_claim,
         ..namespaced("", "persistentvolumeclaims", "io.k8s.api.core.v1.PersistentVolumeClaim")
     },
     Row {
@@ -167,13 +184,14 @@ pub(super) static CORE: &[Row] = &[
         status: WITH_METADATA,
         columns: columns::VOLUME,
         prepare: prepare::volume,
+        validate: checks::volume,
         ..cluster("", "persistentvolumes", "io.k8s.api.core.v1.PersistentVolume")
     },
     Row {
         short_names: &["po"],
         categories: &["all"],
         flags: &[ReturnsDeleted],
-        generation: Generation::Deletion,
+        generation: Generation::Spec,
         status: WITH_METADATA,
         grace: Some(pods::grace),
         columns: columns::POD,
@@ -187,8 +205,10 @@ pub(super) static CORE: &[Row] = &[
             "status.podIP",
             "status.nominatedNodeName",
         ],
+        needs: Needs::Priority,
         prepare: pods::prepare,
         validate: pods::validate,
+        warn: warnings::pod,
         ..namespaced("", "pods", "io.k8s.api.core.v1.Pod")
     },
     Row {
@@ -204,14 +224,15 @@ pub(super) static CORE: &[Row] = &[
         columns: columns::REPLICA_SET,
         selectable: &["status.replicas"],
         prepare: workloads::prepare_replication_controller,
-        validate: workloads::validate_replication_controller,
+        validate: workload_checks::replication_controller,
         ..workload("", "replicationcontrollers", "io.k8s.api.core.v1.ReplicationController")
     },
     Row {
         short_names: &["quota"],
+        columns: columns::RESOURCE_QUOTA,
         flags: &[ReturnsDeleted],
         status: WITH_METADATA,
-        prepare: prepare::resource_quota,
+        validate: checks::quota,
         ..namespaced("", "resourcequotas", "io.k8s.api.core.v1.ResourceQuota")
     },
     Row {
@@ -219,6 +240,7 @@ pub(super) static CORE: &[Row] = &[
         selectable: &["type"],
         prepare: prepare::secret,
         validate: validate::secret,
+        warn: warnings::secret,
         ..namespaced("", "secrets", "io.k8s.api.core.v1.Secret")
     },
     Row {
@@ -231,11 +253,12 @@ pub(super) static CORE: &[Row] = &[
         categories: &["all"],
         flags: &[CreateOnUpdate, ReturnsDeleted],
         status: WITH_METADATA,
-        name: NameRule::Label1035,
+        name: NameRule::Label,
         columns: columns::SERVICE,
         selectable: &["spec.clusterIP", "spec.type"],
-        prepare: prepare::service,
-        validate: validate::service,
+        prepare: services::prepare,
+        validate: services::validate,
+        needs: Needs::Addresses,
         ..namespaced("", "services", "io.k8s.api.core.v1.Service")
     },
 ];

@@ -2,7 +2,9 @@
 //! own: `events`, `pods`, `rbac`, `workloads`.
 
 use super::cells::{items, text};
+use crate::meta::names;
 use crate::status::FieldError;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 /// The most that the data of a config map or secret may come to.
@@ -38,6 +40,53 @@ pub(super) fn one_of(object: &Value, path: &str, supported: &[&str]) -> Option<F
     (!supported.contains(&found)).then(|| FieldError::not_supported(path, &json!(found), supported))
 }
 
+/// Refuses what is no number of a port.
+pub(super) fn port_number(value: &Value, field: &str) -> Option<FieldError> {
+    let fits = value.as_i64().is_some_and(|it| (1..=65535).contains(&it));
+    (!fits).then(|| FieldError::invalid(field, value, "must be between 1 and 65535, inclusive"))
+}
+
+/// Refuses what is neither a count nor a share at a dotted path.
+pub(super) fn count_or_share(object: &Value, path: &str) -> Option<FieldError> {
+    let value = at(object, path);
+    let Some(share) = value.as_str() else { return not_negative(object, path) };
+    let number = share.strip_suffix('%').filter(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()));
+    let why = match number.map(str::parse::<u32>) {
+        None => {
+            "a valid percent string must be a numeric string followed by an ending '%' \
+             (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+        }
+        Some(Ok(0..=100)) => return None,
+        Some(_) => "must not be greater than 100%",
+    };
+    Some(FieldError::invalid(path, value, why))
+}
+
+/// Refuses what is wrong in a label selector at `path`.
+pub(super) fn bad_selector(selector: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, it) in items(selector, "/matchExpressions").iter().enumerate() {
+        let field = format!("{path}.matchExpressions[{index}]");
+        let none = items(it, "/values").is_empty();
+        match text(it, "/operator") {
+            "In" | "NotIn" if none => {
+                let why = "must be specified when `operator` is 'In' or 'NotIn'";
+                errors.push(FieldError::required(format!("{field}.values"), why));
+            }
+            "Exists" | "DoesNotExist" if !none => {
+                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.push(FieldError::forbidden(format!("{field}.values"), why));
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => {
+                let why = "not a valid selector operator";
+                errors.push(FieldError::invalid(format!("{field}.operator"), &it["operator"], why));
+            }
+        }
+    }
+    errors
+}
+
 /// What cannot change once an object says that it is immutable.
 fn frozen(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<FieldError> {
     let Some(old) = old.filter(|old| old["immutable"] == true) else { return Vec::new() };
@@ -46,24 +95,41 @@ fn frozen(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<FieldErro
     ["immutable"].iter().chain(fields).filter(changed).map(refused).collect()
 }
 
+/// Its finalizers are named as those of metadata are.
+pub(super) fn namespace(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let finalizers = items(object, "/spec/finalizers").iter().enumerate();
+    let short =
+        finalizers.filter(|(_, name)| !name.as_str().is_some_and(|name| name.contains('/') || name == "kubernetes"));
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    // Which of them it is, is said only of a change.
+    let field = |at| if old.is_some() { format!("spec.finalizers[{at}]") } else { "spec.finalizers".into() };
+    short.map(|(at, name)| FieldError::invalid(field(at), name, why)).collect()
+}
+
+/// A namespace's phase says whether it is being deleted.
+pub(super) fn namespace_phase(object: &Value) -> Vec<FieldError> {
+    let (phase, why) = if text(object, "/metadata/deletionTimestamp").is_empty() {
+        ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
+    } else {
+        ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
+    };
+    let found = text(object, "/status/phase");
+    if found == phase { Vec::new() } else { vec![FieldError::invalid("status.Phase", &found.into(), why)] }
+}
+
 fn map<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     object[field].as_object().into_iter().flatten()
 }
 
 fn bad_keys(object: &Value, field: &str) -> Vec<FieldError> {
-    let wrong = |key: &str| {
-        let plain = !key.is_empty() && key.chars().all(|it| it.is_ascii_alphanumeric() || "-._".contains(it));
-        match key {
-            _ if key.len() > 253 => Some("must be no more than 253 bytes"),
-            _ if !plain => Some("a valid config key must consist of alphanumeric characters, '-', '_' or '.'"),
-            "." => Some("must not be '.'"),
-            _ if key.starts_with("..") => Some("must not start with '..'"),
-            _ => None,
-        }
+    let error = |(key, _): (&String, _)| {
+        let wrong = names::config_key(key);
+        wrong
+            .into_iter()
+            .map(|why| FieldError::invalid(format!("{field}[{key}]"), &json!(key), why))
+            .collect::<Vec<_>>()
     };
-    let error =
-        |(key, _): (&String, _)| wrong(key).map(|why| FieldError::invalid(format!("{field}[{key}]"), &json!(key), why));
-    map(object, field).filter_map(error).collect()
+    map(object, field).flat_map(error).collect()
 }
 
 /// How many bytes base64 stands for.
@@ -82,10 +148,18 @@ pub(super) fn config_map(object: &Value, old: Option<&Value>) -> Vec<FieldError>
     let size = map(object, "data").map(|(_, value)| value.as_str().unwrap_or_default().len()).sum::<usize>()
         + map(object, "binaryData").map(|(_, value)| decoded_len(value)).sum::<usize>();
     if size > MAX_DATA {
-        // About the whole object, which the real server's path for that has no name for.
-        errors.push(FieldError::too_long("", MAX_DATA));
+        // About the whole object: that is how the real server's path to it reads.
+        errors.push(FieldError::too_long("[]", MAX_DATA));
     }
     errors
+}
+
+/// Why what base64 stands for is no JSON; nothing if there is nothing.
+fn not_json(text: &Value) -> Option<String> {
+    let bytes = STANDARD.decode(text.as_str()?).ok()?;
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).err()?;
+    let what = if bytes.is_empty() { "unexpected end of JSON input" } else { "invalid character" };
+    Some(format!("{what}: {error}"))
 }
 
 pub(super) fn secret(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -108,35 +182,17 @@ pub(super) fn secret(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     };
     let missing = required.iter().filter(|key| object["data"].get(**key).is_none());
     errors.extend(missing.map(|key| FieldError::required(format!("data[{key}]"), "")));
+    let documents = required.iter().filter(|key| key.starts_with(".docker"));
+    errors.extend(
+        documents
+            .filter_map(|key| not_json(&object["data"][*key]).map(|why| (key, why)))
+            .map(|(key, why)| FieldError::invalid(format!("data[{key}]"), &json!("<secret contents redacted>"), why)),
+    );
     let account = "kubernetes.io/service-account.name";
     if text(object, "/type") == "kubernetes.io/service-account-token"
         && object["metadata"]["annotations"][account].as_str().unwrap_or_default().is_empty()
     {
         errors.push(FieldError::required(format!("metadata.annotations[{account}]"), ""));
-    }
-    errors
-}
-
-pub(super) fn service(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
-    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    let mut errors: Vec<_> = one_of(object, "spec.type", &kinds).into_iter().collect();
-    let kind = text(object, "/spec/type");
-    let ports = items(object, "/spec/ports");
-    if ports.is_empty() && kind != "ExternalName" && object["spec"]["clusterIP"] != "None" {
-        errors.push(FieldError::required("spec.ports", ""));
-    }
-    if kind == "ExternalName" && text(object, "/spec/externalName").is_empty() {
-        errors.push(FieldError::required("spec.externalName", ""));
-    }
-    for (index, port) in ports.iter().enumerate() {
-        let field = format!("spec.ports[{index}]");
-        if ports.len() > 1 && text(port, "/name").is_empty() {
-            errors.push(FieldError::required(format!("{field}.name"), ""));
-        }
-        if !port["port"].as_i64().is_some_and(|it| (1..=65535).contains(&it)) {
-            let why = "must be between 1 and 65535, inclusive";
-            errors.push(FieldError::invalid(format!("{field}.port"), &port["port"], why));
-        }
     }
     errors
 }
@@ -147,34 +203,43 @@ pub(super) fn lease(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     if duration.as_i64().is_some_and(|it| it <= 0) {
         errors.insert(0, FieldError::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
     }
-    if !text(object, "/spec/preferredHolder").is_empty() && text(object, "/spec/strategy").is_empty() {
-        let why = "may only be specified if `strategy` is defined";
-        errors.push(FieldError::forbidden("spec.preferredHolder", why));
-    }
     errors
 }
 
 pub(super) fn autoscaler(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     let (min, max) = (at(object, "spec.minReplicas"), at(object, "spec.maxReplicas"));
     let mut errors = Vec::new();
-    if min.as_i64().is_some_and(|it| it < 1) {
-        errors.push(FieldError::invalid("spec.minReplicas", min, "must be greater than or equal to 1"));
+    if min.as_i64().is_some_and(|it| it < 0) {
+        errors.push(FieldError::invalid("spec.minReplicas", min, "must be greater than or equal to 0"));
     }
-    match max.as_i64().unwrap_or_default() {
-        0 => errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0")),
-        ..0 => errors.push(FieldError::invalid("spec.maxReplicas", max, "must be greater than or equal to 1")),
-        most if most < min.as_i64().unwrap_or(1) => {
-            errors.push(FieldError::invalid("spec.maxReplicas", max, "must be greater than or equal to `minReplicas`"));
-        }
-        _ => {}
+    if max.as_i64().unwrap_or_default() < min.as_i64().unwrap_or(1) {
+        errors.push(FieldError::invalid("spec.maxReplicas", max, "must be greater than or equal to `minReplicas`"));
     }
-    let target = ["kind", "name"].map(|key| format!("spec.scaleTargetRef.{key}"));
-    errors.extend(
-        target
-            .iter()
-            .filter(|path| at(object, path).as_str().unwrap_or_default().is_empty())
-            .map(|path| FieldError::required(path, "")),
-    );
+    let empty = |path: &str| at(object, path).as_str().unwrap_or_default().is_empty();
+    let target = ["spec.scaleTargetRef.kind", "spec.scaleTargetRef.name"];
+    errors.extend(target.into_iter().filter(|path| empty(path)).map(|path| FieldError::required(path, "")));
+    // Kinds of the core group do not scale.
+    if !text(object, "/spec/scaleTargetRef/apiVersion").contains('/')
+        && text(object, "/spec/scaleTargetRef/kind") != "ReplicationController"
+    {
+        let value = json!(text(object, "/spec/scaleTargetRef/apiVersion"));
+        errors.push(FieldError::invalid("spec.scaleTargetRef.apiVersion", &value, "apiVersion must specify API group"));
+    }
+    let metrics = items(object, "/spec/metrics");
+    let kinds = ["ContainerResource", "External", "Object", "Pods", "Resource"];
+    for (index, metric) in metrics.iter().enumerate() {
+        errors.extend(one_of(metric, "type", &kinds).map(|mut error| {
+            error.field = format!("spec.metrics[{index}].type");
+            error
+        }));
+    }
+    if *min == 0 && !metrics.iter().any(|metric| matches!(text(metric, "/type"), "Object" | "External")) {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.push(FieldError::forbidden("spec.metrics", why));
+    }
+    if max.as_i64().unwrap_or_default() == 0 {
+        errors.push(FieldError::required("spec.maxReplicas", ""));
+    }
     errors
 }
 
@@ -182,18 +247,15 @@ pub(super) fn disruption_budget(object: &Value, _: Option<&Value>) -> Vec<FieldE
     let spec = &object["spec"];
     let mut errors = Vec::new();
     if ["minAvailable", "maxUnavailable"].iter().all(|field| !spec[field].is_null()) {
-        errors.push(FieldError::invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"));
+        // The real server shows it as Go has it.
+        let shown = format!(
+            r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
+            spec["minAvailable"], spec["selector"], spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"],
+        );
+        errors.push(FieldError::invalid_as("spec", &shown, "minAvailable and maxUnavailable cannot be both set"));
+        return errors;
     }
-    for path in ["spec.minAvailable", "spec.maxUnavailable"] {
-        errors.extend(not_negative(object, path));
-        let value = at(object, path);
-        let Some(share) = value.as_str() else { continue };
-        match share.strip_suffix('%').and_then(|share| share.parse::<u32>().ok()) {
-            None => errors.push(FieldError::invalid(path, value, "must be a percentage, such as '5%' or '100%'")),
-            Some(101..) => errors.push(FieldError::invalid(path, value, "must not be greater than 100%")),
-            Some(_) => {}
-        }
-    }
+    errors.extend(["spec.minAvailable", "spec.maxUnavailable"].iter().filter_map(|path| count_or_share(object, path)));
     errors
 }
 
@@ -217,7 +279,7 @@ mod tests {
         let most = "a".repeat(MAX_DATA);
         assert!(config_map(&json!({"data": {"a": most}}), None).is_empty());
         let errors = config_map(&json!({"data": {"a": most, "b": "b"}}), None);
-        assert_eq!(told(errors), [": Too long: may not be more than 1048576 bytes"]);
+        assert_eq!(told(errors), ["[]: Too long: may not be more than 1048576 bytes"]);
 
         // Of a secret, what its base64 stands for counts.
         let encoded = format!("{}YQ==", "YWFh".repeat(MAX_DATA / 3));
@@ -261,30 +323,21 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_ports_unless_it_has_no_address() {
-        assert_eq!(told(service(&json!({"spec": {"type": "ClusterIP"}}), None)), ["spec.ports: Required value"]);
-        assert!(service(&json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}}), None).is_empty());
-        let errors =
-            service(&json!({"spec": {"type": "NodePort", "ports": [{"port": 0, "name": "a"}, {"port": 1}]}}), None);
-        let fields: Vec<_> = errors.into_iter().map(|it| it.field).collect();
-        assert_eq!(fields, ["spec.ports[0].port", "spec.ports[1].name"]);
-    }
-
-    #[test]
     fn a_budget_says_one_thing_and_at_most_all() {
         let errors = disruption_budget(&json!({"spec": {"minAvailable": "101%", "maxUnavailable": -1}}), None);
         let fields: Vec<_> = errors.into_iter().map(|it| it.field).collect();
-        assert_eq!(fields, ["spec", "spec.minAvailable", "spec.maxUnavailable"]);
+        assert_eq!(fields, ["spec"]);
+        assert_eq!(disruption_budget(&json!({"spec": {"minAvailable": "101%"}}), None).len(), 1);
         assert!(disruption_budget(&json!({"spec": {"minAvailable": "100%"}}), None).is_empty());
     }
 
     #[test]
     fn an_autoscaler_has_room() {
-        let target = json!({"kind": "Deployment", "name": "a"});
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"});
         let errors = |min, max| {
             let spec = json!({"minReplicas": min, "maxReplicas": max, "scaleTargetRef": target});
             autoscaler(&json!({"spec": spec}), None).len()
         };
-        assert_eq!((errors(1, 1), errors(2, 1), errors(0, 1), errors(1, 0)), (0, 1, 1, 1));
+        assert_eq!((errors(1, 1), errors(2, 1), errors(0, 1), errors(1, 0)), (0, 1, 1, 2));
     }
 }

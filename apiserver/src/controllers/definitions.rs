@@ -19,8 +19,8 @@ use std::{
 };
 
 const GROUP: &str = "apiextensions.k8s.io";
-/// What is left to do with the objects of a definition that is being deleted.
-const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// What is said to be left to do with the objects of a definition that is being deleted.
+const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 
 #[derive(Default)]
 pub(super) struct Definitions {
@@ -82,28 +82,29 @@ impl Definitions {
         if is_deleting(&object) {
             return self.clean_up(core, definitions, name, &object, &definition);
         }
-        if let Some(taken) = conflict(core, &object) {
-            self.conflicted.insert(name.into());
-            let object = write_status(core, definitions, object, |status, now| {
-                crd::status::refuse_names(status, &taken, now);
-            })?;
-            // Under the names that it had before it is served on.
-            let mut accepted = object.clone();
-            accepted["spec"]["names"] = object["status"]["acceptedNames"].clone();
-            if let Some(definition) = Definition::parse(&accepted).ok().filter(|_| crd::status::is_established(&object))
-            {
-                self.register(core, &object, &definition)?;
-            }
-            return Ok(());
-        }
-        self.conflicted.remove(name);
-        let accepted = write_status(core, definitions, object.clone(), |status, now| {
-            crd::status::accept_names(status, &object, now);
+        let taken = taken(core, definitions, &object);
+        let object = write_status(core, definitions, object.clone(), |status, now| {
+            crd::names::settle(status, &object, &taken, now);
         })?;
-        self.register(core, &accepted, &definition)?;
-        write_status(core, definitions, accepted, crd::status::establish)?;
+        if crd::status::has_names(&object) {
+            self.conflicted.remove(name);
+        } else {
+            self.conflicted.insert(name.into());
+            if !crd::status::is_established(&object) {
+                return Ok(());
+            }
+        }
+        // Under the names that it was given: those it had before, where others are taken.
+        let mut accepted = object.clone();
+        accepted["spec"]["names"] = object["status"]["acceptedNames"].clone();
+        if let Ok(definition) = Definition::parse(&accepted) {
+            self.register(core, &object, &definition)?;
+        }
+        if crd::status::has_names(&object) {
+            write_status(core, definitions, object, crd::status::establish)?;
+        }
         // It may have given up a name that another one waits for.
-        self.due.extend(self.conflicted.iter().cloned());
+        self.due.extend(self.conflicted.iter().filter(|waiting| *waiting != name).cloned());
         Ok(())
     }
 
@@ -163,7 +164,8 @@ impl Definitions {
         let version = meta_text(&object, "resourceVersion");
         let patch = json!({"metadata": {"finalizers": kept, "resourceVersion": version}});
         let patch = Input::Patch(Patch::Merge(patch), Vec::new());
-        call(core, definitions, "", Part::Whole, |call| call.update(name, &patch)).map(drop)
+        // As a change of status, which is valid even if the definition is not any longer.
+        call(core, definitions, "", Part::Status, |call| call.update(name, &patch)).map(drop)
     }
 }
 
@@ -200,26 +202,17 @@ fn fit_objects(core: &Core, table: &str) -> Result<()> {
     core.store.rewrite(table, fitted).map_err(Failure::internal)
 }
 
-/// The name that another resource of the group has already.
-fn conflict(core: &Core, object: &Value) -> Option<String> {
-    let spec = &object["spec"];
-    let (group, names) = (spec["group"].as_str()?, &spec["names"]);
-    let wanted = [&names["kind"], &names["listKind"], &names["singular"], &names["plural"]];
-    let short = names["shortNames"].as_array().into_iter().flatten();
-    let wanted: Vec<&str> = wanted.into_iter().chain(short).filter_map(Value::as_str).collect();
-    let catalog = core.catalog();
-    let others = catalog.all_stored().map(|stored| &stored.resource);
-    let others = others.filter(|other| &*other.group == group && names["plural"] != *other.plural);
-    others
-        .flat_map(|other| {
-            [&other.kind, &other.list_kind, &other.singular, &other.plural]
-                .into_iter()
-                .chain(&other.short_names)
-                .cloned()
-                .collect::<Vec<_>>()
-        })
-        .find(|taken| wanted.contains(&&**taken))
-        .map(|taken| taken.to_string())
+/// The names that other definitions of a definition's group have been given.
+fn taken(core: &Core, definitions: &Served, object: &Value) -> crd::names::Taken {
+    let mut taken = crd::names::Taken::default();
+    let Ok(scan) = core.store.scan(DEFINITIONS, Range::default(), None) else { return taken };
+    for other in scan.objects {
+        let other = definitions.decode(&other);
+        if other["spec"]["group"] == object["spec"]["group"] && meta_text(&other, "name") != meta_text(object, "name") {
+            taken.add(&other["status"]["acceptedNames"]);
+        }
+    }
+    taken
 }
 
 /// Serve all versions of a definition.
@@ -270,7 +263,7 @@ pub(crate) async fn install(core: &Core, definition: Value) -> Result<()> {
     let catalog = core.catalog();
     let definitions = catalog.stored(DEFINITIONS).ok_or_else(Failure::no_resource)?;
     call(core, definitions, "", Part::Whole, |call| {
-        let mut definition = call.accept(Body { value: definition, duplicates: Vec::new() })?;
+        let mut definition = call.accept(Body::of(definition))?;
         let Some(existing) = core.store.get(DEFINITIONS, &name) else { return call.create(definition).map(drop) };
         meta_mut(&mut definition).insert("resourceVersion".into(), existing.revision.to_string().into());
         call.update(&name, &Input::Replace(definition)).map(drop)
@@ -284,8 +277,8 @@ pub(crate) async fn install(core: &Core, definition: Value) -> Result<()> {
             }
             let Some(object) = core.store.get(DEFINITIONS, &name) else { return Some(Err(failed("it was deleted"))) };
             let object = definitions.decode(&object);
-            if let Some(taken) = conflict(core, &object) {
-                return Some(Err(failed(&format!("the name \"{taken}\" is taken"))));
+            if let Some(taken) = crd::status::names_refused(&object) {
+                return Some(Err(failed(&format!("the name {taken}"))));
             }
             crd::status::is_established(&object).then_some(Ok(()))
         })

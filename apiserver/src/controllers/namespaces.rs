@@ -2,15 +2,16 @@
 
 use super::{Seen, call, delete_all};
 use crate::{
-    catalog::NAMESPACES,
+    catalog::{NAMESPACES, Served},
     object::Head,
-    registry::{Input, Part, is_deleting},
+    patch::Patch,
+    registry::{Input, Part, finalizers, is_deleting},
     server::Core,
     status::Result,
     store::Range,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(super) struct Namespaces {
@@ -32,7 +33,7 @@ impl Namespaces {
             } else {
                 self.terminating.remove(name);
             }
-        } else if seen.after.is_none() && self.terminating.contains(object.key.namespace()) {
+        } else if self.terminating.contains(object.key.namespace()) {
             self.due.insert(object.key.namespace().into());
         }
     }
@@ -50,13 +51,96 @@ impl Namespaces {
     }
 }
 
-/// Delete what is in a namespace; if nothing is left, let it go.
+/// Delete what is in a namespace; if nothing is left, let it go. Its conditions tell who waits what for.
 fn empty_and_finalize(core: &Core, namespace: &str) -> Result<()> {
-    let mut empty = true;
+    let mut left = Left::default();
     for stored in core.catalog().all_stored().filter(|stored| stored.resource.namespaced) {
-        empty &= delete_all(core, &stored.table, Range { namespace, ..Range::default() })?;
+        let range = Range { namespace, ..Range::default() };
+        if !delete_all(core, &stored.table, range)? {
+            left.count(core, stored, range);
+        }
     }
-    if empty { finalize(core, namespace) } else { Ok(()) }
+    tell(core, namespace, &left)?;
+    if left.resources.is_empty() { finalize(core, namespace) } else { Ok(()) }
+}
+
+/// What is still in a namespace.
+#[derive(Default)]
+struct Left {
+    /// By resource, how many.
+    resources: BTreeMap<String, usize>,
+    /// By finalizer, how many it holds.
+    finalizers: BTreeMap<String, usize>,
+}
+
+impl Left {
+    fn count(&mut self, core: &Core, stored: &Served, range: Range<'_>) {
+        let objects = core.store.scan(&stored.table, range, None).map(|scan| scan.objects).unwrap_or_default();
+        for object in &objects {
+            for finalizer in finalizers(&stored.decode(object)) {
+                *self.finalizers.entry(finalizer.into()).or_default() += 1;
+            }
+        }
+        // With a dot even if there is no group, as the real controller has it.
+        let name = format!("{}.{}", stored.resource.plural, stored.resource.group);
+        self.resources.insert(name, objects.len());
+    }
+
+    /// Type, whether it is so, reason, text: of all conditions, in the order in which they come.
+    fn conditions(&self) -> [(&'static str, bool, &'static str, String); 5] {
+        let list = |counts: &BTreeMap<String, usize>, word: &str| {
+            let each: Vec<_> =
+                counts.iter().map(|(name, count)| format!("{name} {word} {count} resource instances")).collect();
+            each.join(", ")
+        };
+        let content = if self.resources.is_empty() {
+            ("NamespaceContentRemaining", false, "ContentRemoved", "All content successfully removed".into())
+        } else {
+            let text = format!("Some resources are remaining: {}", list(&self.resources, "has"));
+            ("NamespaceContentRemaining", true, "SomeResourcesRemain", text)
+        };
+        let held = if self.finalizers.is_empty() {
+            let text = "All content-preserving finalizers finished";
+            ("NamespaceFinalizersRemaining", false, "ContentHasNoFinalizers", text.into())
+        } else {
+            let counts = list(&self.finalizers, "in");
+            let text = format!("Some content in the namespace has finalizers remaining: {counts}");
+            ("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", text)
+        };
+        let discovered = "All resources successfully discovered".into();
+        let parsed = "All legacy kube types successfully parsed".into();
+        let deleted = "All content successfully deleted, may be waiting on finalization".into();
+        [
+            ("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", discovered),
+            ("NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions", parsed),
+            ("NamespaceDeletionContentFailure", false, "ContentDeleted", deleted),
+            content,
+            held,
+        ]
+    }
+}
+
+/// Bring a namespace's conditions up to date.
+fn tell(core: &Core, namespace: &str, left: &Left) -> Result<()> {
+    let catalog = core.catalog();
+    let Some(served) = catalog.stored(NAMESPACES) else { return Ok(()) };
+    let Some(object) = core.store.get(NAMESPACES, namespace) else { return Ok(()) };
+    let mut conditions = served.decode(&object)["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    for (kind, holds, reason, message) in left.conditions() {
+        let status = if holds { "True" } else { "False" };
+        let now = core.clock.timestamp();
+        let condition = json!({
+            "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
+        });
+        match conditions.iter_mut().find(|condition| condition["type"] == kind) {
+            Some(old) if ["status", "reason", "message"].iter().all(|field| old[field] == condition[field]) => {}
+            Some(old) => *old = condition,
+            None => conditions.push(condition),
+        }
+    }
+    let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
+    let patch = Input::Patch(patch, Vec::new());
+    call(core, served, "", Part::Status, |call| call.update(namespace, &patch)).map(drop)
 }
 
 /// Let a namespace go.

@@ -1,6 +1,10 @@
 //! What is wrong with a definition, in the real server's words.
 
-use super::{keys, list};
+use super::{
+    keys,
+    labels::{label, subdomain},
+    list,
+};
 use crate::{
     schema::{Kind, Schema},
     status::FieldError,
@@ -38,17 +42,49 @@ const ROOT_FIELDS: &[(&str, &str)] = &[
     ("XValidations", "x-kubernetes-validations"),
 ];
 
-/// Everything outside of versions.
+/// Groups of Kubernetes' own, in which a definition needs somebody's approval.
+const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// What is wrong with the metadata of a new definition.
+pub(super) fn name(crd: &Value) -> Vec<FieldError> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, plural) = (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["plural"]));
+    let mut errors = Vec::new();
+    let fits = "must be spec.names.plural+\".\"+spec.group";
+    if crd["metadata"]["name"] != json!(format!("{plural}.{group}")) {
+        errors.push(FieldError::invalid("metadata.name", &json!(text(&crd["metadata"]["name"])), fits));
+    }
+    let under = |root: &&str| group.strip_suffix(*root).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    if PROTECTED.iter().any(under) {
+        let approval = &crd["metadata"]["annotations"][APPROVAL];
+        let at = format!("metadata.annotations[{APPROVAL}]");
+        let more = "see https://github.com/kubernetes/enhancements/pull/1111";
+        match approval.as_str().unwrap_or_default() {
+            "" => {
+                let detail = format!("protected groups must have approval annotation \"{APPROVAL}\", {more}");
+                errors.push(FieldError::required(at, detail));
+            }
+            given if given.starts_with("unapproved") || given.contains("://") => {}
+            _ => {
+                let detail = format!(
+                    "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason \
+                     starting with \"unapproved\", {more}"
+                );
+                errors.push(FieldError::invalid(at, approval, detail));
+            }
+        }
+    }
+    errors
+}
+
+/// Everything outside of versions, but their names.
 pub(super) fn definition(crd: &Value) -> Vec<FieldError> {
     let spec = &crd["spec"];
     let (names, versions) = (&spec["names"], list(&spec["versions"]));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (group, plural) = (text(&spec["group"]), text(&names["plural"]));
+    let group = text(&spec["group"]);
     let mut errors = Vec::new();
-    if crd["metadata"]["name"] != json!(format!("{plural}.{group}")) {
-        let name = json!(text(&crd["metadata"]["name"]));
-        errors.push(FieldError::invalid("metadata.name", &name, r#"must be spec.names.plural+"."+spec.group"#));
-    }
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
     } else if let Some(wrong) = subdomain(&group) {
@@ -62,6 +98,9 @@ pub(super) fn definition(crd: &Value) -> Vec<FieldError> {
                       spec.versions[*].schema instead";
         errors.push(FieldError::invalid("spec.preserveUnknownFields", &json!(true), detail));
     }
+    for (index, version) in versions.iter().enumerate() {
+        version_name(version, index, &mut errors);
+    }
     let distinct: BTreeSet<_> = versions.iter().map(|version| version["name"].as_str()).collect();
     if distinct.len() < versions.len() {
         let detail = "must contain unique version names";
@@ -71,15 +110,22 @@ pub(super) fn definition(crd: &Value) -> Vec<FieldError> {
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", &spec["versions"], detail));
     }
-    stored(crd, versions, &mut errors);
+    // The first version is also the one of times when there was only one.
+    if let Some(wrong) =
+        versions.first().and_then(|first| first["name"].as_str()).filter(|it| !it.is_empty()).and_then(label)
+    {
+        errors.push(FieldError::invalid("spec.version", &versions[0]["name"], wrong));
+    }
     self::names(names, &mut errors);
     // Conversion by webhook is not served.
-    one_of("spec.conversion.strategy", &spec["conversion"]["strategy"], &["None"], &mut errors);
+    let strategies: &[&str] =
+        if spec["conversion"]["strategy"] == "Webhook" { &["None"] } else { &["None", "Webhook"] };
+    one_of("spec.conversion.strategy", &spec["conversion"]["strategy"], strategies, &mut errors);
     errors
 }
 
 /// The version that objects are stored in is among those that they may be stored in.
-fn stored(crd: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
+pub(super) fn stored(crd: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
     let storage = || versions.iter().filter(|version| version["storage"] == true).map(|version| &version["name"]);
     let told = list(&crd["status"]["storedVersions"]);
     let stored: Vec<_> = if told.is_empty() { storage().take(1).collect() } else { told.iter().collect() };
@@ -91,6 +137,24 @@ fn stored(crd: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
     for name in storage().filter(|name| !stored.contains(name)) {
         let detail = format!("must have the storage version {}", name.as_str().unwrap_or_default());
         errors.push(FieldError::invalid(at, &json!(stored), detail));
+    }
+}
+
+/// A version's name, and what its users are told.
+fn version_name(version: &Value, index: usize, errors: &mut Vec<FieldError>) {
+    if let Some(wrong) = label(version["name"].as_str().unwrap_or_default()) {
+        let name = json!(version["name"].as_str().unwrap_or_default());
+        errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), &name, wrong));
+    }
+    let warning = &version["deprecationWarning"];
+    if *warning == "" {
+        let at = format!("spec.versions[{index}].deprecationWarning");
+        errors.push(FieldError::invalid(at, warning, "must not be an empty string"));
+    }
+    if version["deprecated"] != true && !version["deprecationWarning"].is_null() {
+        let at = format!("spec.versions[{index}].deprecationWarning");
+        let detail = "can only be set for deprecated versions";
+        errors.push(FieldError::invalid(at, &version["deprecationWarning"], detail));
     }
 }
 
@@ -130,7 +194,7 @@ pub(super) fn place(spec: &Value, index: usize, key: &str, shared: &str) -> Stri
     if common { format!("spec.{shared}") } else { format!("spec.versions[{index}].{key}") }
 }
 
-/// Everything of a version but what is inside its schema.
+/// What is wrong with a version's schema as a whole; what is inside of it is looked at elsewhere.
 pub(super) fn version(
     version: &Value,
     index: usize,
@@ -138,15 +202,6 @@ pub(super) fn version(
     has_status: bool,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if let Some(wrong) = label(version["name"].as_str().unwrap_or_default()) {
-        let name = json!(version["name"].as_str().unwrap_or_default());
-        errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), &name, wrong));
-    }
-    if version["deprecated"] != true && !version["deprecationWarning"].is_null() {
-        let at = format!("spec.versions[{index}].deprecationWarning");
-        let detail = "can only be set for deprecated versions";
-        errors.push(FieldError::invalid(at, &version["deprecationWarning"], detail));
-    }
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
         errors.push(FieldError::required(format!("spec.versions[{index}].schema.openAPIV3Schema"), ""));
@@ -167,6 +222,12 @@ pub(super) fn version(
         let at = format!("{}.openAPIV3Schema", at("schema", "validation"));
         errors.push(FieldError::invalid(at, schema, detail));
     }
+    errors
+}
+
+/// What a version has besides its schema.
+pub(super) fn parts(version: &Value, at: &dyn Fn(&str, &str) -> String) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     let subresources = at("subresources", "subresources");
     scale(&version["subresources"]["scale"], &format!("{subresources}.scale"), &mut errors);
     let columns = at("additionalPrinterColumns", "additionalPrinterColumns");
@@ -244,6 +305,10 @@ pub(super) fn selectable(fields: &[Value], schema: &Schema, at: &str) -> Vec<Fie
             errors.push(FieldError::invalid(at, path, detail));
             continue;
         }
+        if text.contains('[') {
+            errors.push(FieldError::invalid(at, path, "is an invalid path: array notation is not allowed"));
+            continue;
+        }
         let keys = keys(text);
         let found = keys.iter().try_fold(schema.root(), |node, key| schema.field(node, key));
         let Some(node) = found else {
@@ -304,36 +369,4 @@ fn one_of(at: &str, value: &Value, allowed: &[&str], errors: &mut Vec<FieldError
         Some(found) if !allowed.contains(&found) => errors.push(FieldError::not_supported(at, value, allowed)),
         Some(_) => {}
     }
-}
-
-/// What is wrong with a DNS-1035 label.
-fn label(text: &str) -> Option<String> {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let fits = text.starts_with(|c: char| c.is_ascii_lowercase())
-        && text.bytes().all(|byte| inner(byte) || byte == b'-')
-        && text.bytes().last().is_some_and(inner);
-    let shape = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-                 character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
-                 validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-    wrong(text.len() > 63, 63, fits, shape)
-}
-
-/// What is wrong with a DNS-1123 subdomain.
-fn subdomain(text: &str) -> Option<String> {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let fits = text.split('.').all(|part| {
-        part.bytes().all(|byte| inner(byte) || byte == b'-')
-            && part.bytes().next().is_some_and(inner)
-            && part.bytes().last().is_some_and(inner)
-    });
-    let shape = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
-                 must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-                 '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    wrong(text.len() > 253, 253, fits, shape)
-}
-
-fn wrong(long: bool, max: usize, fits: bool, shape: &str) -> Option<String> {
-    let length = long.then(|| format!("must be no more than {max} characters"));
-    let all: Vec<_> = length.into_iter().chain((!fits).then(|| shape.to_owned())).collect();
-    if all.is_empty() { None } else { Some(all.join(",")) }
 }

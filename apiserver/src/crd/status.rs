@@ -12,6 +12,15 @@ pub(crate) fn initial(crd: &Value) -> Value {
     status
 }
 
+/// Objects are stored in some version, even if somebody says that they are in none.
+pub(crate) fn keep_stored(crd: &mut Value) {
+    if list(&crd["status"]["storedVersions"]).is_empty() && crd["status"].is_object() {
+        let mut status = crd["status"].take();
+        store(&mut status, crd);
+        crd["status"] = status;
+    }
+}
+
 /// Adds the version that objects are now stored in to those they may be stored in.
 pub(crate) fn store(status: &mut Value, crd: &Value) {
     let storage = list(&crd["spec"]["versions"]).iter().find(|version| version["storage"] == true);
@@ -22,27 +31,15 @@ pub(crate) fn store(status: &mut Value, crd: &Value) {
     }
 }
 
-/// The names are nobody else's: they are taken, and the resource is about to be served.
-pub(crate) fn accept_names(status: &mut Value, crd: &Value, now: &str) {
-    status["acceptedNames"] = crd["spec"]["names"].clone();
-    condition(status, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
-    if find(status, "Established").is_none() {
-        condition(status, ["Established", "False", "Installing", "the initial names have been accepted"], now);
-    }
-}
-
-/// Another resource of the group has the name `taken` already.
-pub(crate) fn refuse_names(status: &mut Value, taken: &str, now: &str) {
-    let message = format!("\"{taken}\" is already in use");
-    condition(status, ["NamesAccepted", "False", "NameConflict", &message], now);
-    if find(status, "Established").is_none_or(|condition| condition["status"] != "True") {
-        condition(status, ["Established", "False", "NotAccepted", "not all names are accepted"], now);
-    }
-}
-
 /// The resource is served.
 pub(crate) fn establish(status: &mut Value, now: &str) {
     condition(status, ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"], now);
+}
+
+/// The definition is to be deleted.
+pub(crate) fn await_deletion(status: &mut Value, now: &str) {
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    condition(status, ["Terminating", "True", "InstanceDeletionPending", message], now);
 }
 
 /// The definition is being deleted, and its objects with it.
@@ -56,12 +53,23 @@ pub(crate) fn is_established(crd: &Value) -> bool {
     find(&crd["status"], "Established").is_some_and(|condition| condition["status"] == "True")
 }
 
-fn find<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
+/// All names that it asks for are its own.
+pub(crate) fn has_names(crd: &Value) -> bool {
+    find(&crd["status"], "NamesAccepted").is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Which one is not, in words.
+pub(crate) fn names_refused(crd: &Value) -> Option<&str> {
+    let refused = find(&crd["status"], "NamesAccepted").filter(|condition| condition["status"] == "False");
+    refused.and_then(|condition| condition["message"].as_str())
+}
+
+pub(super) fn find<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     list(&status["conditions"]).iter().find(|condition| condition["type"] == kind)
 }
 
 /// Sets a condition: type, status, reason and message. Its time is that of the last change of its status.
-fn condition(status: &mut Value, [kind, is, reason, message]: [&str; 4], now: &str) {
+pub(super) fn condition(status: &mut Value, [kind, is, reason, message]: [&str; 4], now: &str) {
     let since = find(status, kind).filter(|old| old["status"] == is).map(|old| old["lastTransitionTime"].clone());
     let since = since.unwrap_or_else(|| json!(now));
     let new = json!({"type": kind, "status": is, "lastTransitionTime": since, "reason": reason, "message": message});
@@ -83,7 +91,8 @@ fn push(list: &mut Value, item: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::{accept_names, establish, initial, is_established, store, terminate};
+    use super::{establish, initial, is_established, store, terminate};
+    use crate::crd::names::{Taken, settle};
     use serde_json::json;
 
     #[test]
@@ -93,7 +102,7 @@ mod tests {
         let mut status = initial(&crd);
         assert_eq!(status["storedVersions"], json!(["v1"]));
         assert_eq!(status["acceptedNames"], json!({"plural": "", "kind": ""}));
-        accept_names(&mut status, &crd, "t1");
+        settle(&mut status, &crd, &Taken::default(), "t1");
         assert_eq!(
             status["conditions"],
             json!([
@@ -111,7 +120,7 @@ mod tests {
         assert_eq!(status["conditions"][1]["lastTransitionTime"], "t2");
         // Nothing changes when the same is said again.
         let before = status.clone();
-        accept_names(&mut status, &crd, "t3");
+        settle(&mut status, &crd, &Taken::default(), "t3");
         establish(&mut status, "t3");
         assert_eq!(status, before);
         terminate(&mut status, "t4");

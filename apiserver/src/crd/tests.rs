@@ -60,7 +60,8 @@ fn errors(at: &str, value: Value) -> Vec<String> {
     let mut crd = widget();
     let (parent, key) = at.rsplit_once('/').unwrap();
     crd.pointer_mut(parent).unwrap()[key] = value;
-    parsed(crd).map_or_else(|errors| errors.iter().map(ToString::to_string).collect(), |_| Vec::new())
+    Definition::prepare(&mut crd);
+    super::validate(&crd, None).iter().map(ToString::to_string).collect()
 }
 
 #[test]

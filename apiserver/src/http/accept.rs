@@ -3,11 +3,13 @@
 //! Clients name what they take by preference; a form that is not served is passed over, and only if nothing is left
 //! is the request refused.
 
-use crate::status::{Failure, Result};
+use crate::status::{Details, Failure, Reason, Result};
 use std::cmp::Reverse;
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const YAML: &str = "application/yaml";
+/// Named to clients, as the real server does, but not served.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
@@ -40,6 +42,8 @@ pub(crate) enum Shape {
 pub(crate) struct Representation {
     pub(crate) format: Format,
     pub(crate) shape: Shape,
+    /// The `apiVersion` of tables and of metadata alone.
+    pub(crate) meta: &'static str,
 }
 
 /// What kind of answer is to be given: not each comes in every form.
@@ -55,18 +59,45 @@ pub(crate) enum Answer {
     Other,
 }
 
+/// What the real server has its answers and its watches in.
+const FORMATS: [&str; 3] = [JSON, YAML, PROTOBUF];
+const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
+/// The version of tables and of metadata alone that clients of today ask for.
+pub(crate) const META: &str = "meta.k8s.io/v1";
+/// The one before, which is shown the same.
+const META_BETA: &str = "meta.k8s.io/v1beta1";
+
+/// The real server finds built-in routes by media types before it looks at anything else of `Accept`, and letter by letter.
+pub(crate) fn check_route(accept: Option<&str>, collection: bool) -> Result<()> {
+    let accept = accept.filter(|accept| !accept.is_empty()).unwrap_or("*/*");
+    let produced = |kind: &str| kind == "*/*" || FORMATS.contains(&kind);
+    if accept.split(',').any(|clause| produced(media_type(clause))) {
+        return Ok(());
+    }
+    let streams: &[&str] = if collection { &STREAMS } else { &[] };
+    let available = [&FORMATS, streams].concat().join(", ");
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+    Err(Failure::new(406, Reason::NotAcceptable, message).about(Details::default()))
+}
+
+/// How a failure is told: a wish that cannot be met does not hide it. `None` if it is to be indented JSON.
+pub(crate) fn of_failure(accept: Option<&str>) -> Option<Format> {
+    Representation::negotiate(accept, Answer::Other).ok().map(|representation| representation.format)
+}
+
 impl Representation {
     /// The best form that `accept` allows for the answer; JSON if there is no such header.
     pub(crate) fn negotiate(accept: Option<&str>, answer: Answer) -> Result<Self> {
         let accept = accept.unwrap_or_default();
         if accept.is_empty() {
-            return Ok(Self { format: Format::Json, shape: Shape::Plain });
+            return Ok(Self { format: Format::Json, shape: Shape::Plain, meta: META });
         }
         let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
         clauses.sort_by_key(|clause| (Reverse(clause.quality), clause.wildcards()));
         clauses.iter().find_map(|clause| clause.representation(answer)).ok_or_else(|| match answer {
-            Answer::Watch => Failure::not_acceptable(&["application/json;stream=watch"]),
-            _ => Failure::not_acceptable(&[JSON, YAML]),
+            Answer::Watch => Failure::not_acceptable(&STREAMS),
+            _ => Failure::not_acceptable(&FORMATS),
         })
     }
 }
@@ -111,7 +142,7 @@ impl<'a> Clause<'a> {
         }
         let shape = match (answer, self.parameter("as"), self.parameter("g"), self.parameter("v")) {
             (_, "", "", "") => Shape::Plain,
-            (Answer::Objects | Answer::Watch, kind, "meta.k8s.io", "v1") => match kind {
+            (Answer::Objects | Answer::Watch, kind, "meta.k8s.io", "v1" | "v1beta1") => match kind {
                 "Table" => Shape::Table,
                 "PartialObjectMetadata" => Shape::PartialMetadata,
                 "PartialObjectMetadataList" => Shape::PartialMetadataList,
@@ -120,7 +151,8 @@ impl<'a> Clause<'a> {
             (Answer::Discovery, "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Shape::AggregatedDiscovery,
             _ => return None,
         };
-        Some(Representation { format, shape })
+        let meta = if self.parameter("v") == "v1beta1" { META_BETA } else { META };
+        Some(Representation { format, shape, meta })
     }
 }
 
@@ -129,7 +161,7 @@ pub(crate) fn body_format(content_type: Option<&str>) -> Result<Format> {
     match media_type(content_type.unwrap_or_default()).to_ascii_lowercase().as_str() {
         "" | JSON => Ok(Format::Json),
         YAML => Ok(Format::Yaml),
-        _ => Err(Failure::unsupported_media_type(&[JSON, YAML])),
+        _ => Err(Failure::unsupported_media_type(&FORMATS)),
     }
 }
 
@@ -138,7 +170,14 @@ pub(crate) fn patch_type(content_type: Option<&str>, strategic: bool) -> Result<
     let all = [JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
     let served: Vec<_> = all.into_iter().filter(|&known| strategic || known != STRATEGIC_MERGE_PATCH).collect();
     let asked = media_type(content_type.unwrap_or_default());
-    served.iter().find(|&&known| known == asked).copied().ok_or_else(|| Failure::unsupported_media_type(&served))
+    served.iter().find(|&&known| known == asked).copied().ok_or_else(|| {
+        if strategic {
+            // A built-in route is not even found.
+            let message = "415: Unsupported Media Type";
+            return Failure::new(415, Reason::UnsupportedMediaType, message).about(Details::default());
+        }
+        Failure::unsupported_media_type(&served)
+    })
 }
 
 fn media_type(content_type: &str) -> &str {
@@ -154,12 +193,15 @@ mod tests {
 
     #[track_caller]
     fn gives(accept: &str, answer: Answer, format: Format, shape: Shape) {
-        assert_eq!(Representation::negotiate(Some(accept), answer).unwrap(), Representation { format, shape });
+        assert_eq!(
+            Representation::negotiate(Some(accept), answer).unwrap(),
+            Representation { format, shape, meta: META }
+        );
     }
 
     #[test]
     fn without_a_wish_it_is_json() {
-        let plain = Representation { format: Format::Json, shape: Shape::Plain };
+        let plain = Representation { format: Format::Json, shape: Shape::Plain, meta: META };
         assert_eq!(Representation::negotiate(None, Answer::Objects).unwrap(), plain);
         for accept in
             ["", "*/*", "application/*", "application/json", "application/json;stream=watch", "text/html, */*"]
@@ -210,7 +252,8 @@ mod tests {
             assert_eq!(failure.code, 406, "{accept}");
             assert_eq!(
                 failure.message,
-                "only the following media types are accepted: application/json, application/yaml"
+                "only the following media types are accepted: application/json, application/yaml, \
+                 application/vnd.kubernetes.protobuf"
             );
         }
         assert_eq!(Representation::negotiate(Some(YAML), Answer::Watch).unwrap_err().code, 406);

@@ -3,7 +3,12 @@
 //! Built-in groups come in the order they are given, those of custom resources after them by name; versions come newest
 //! first, resources by name.
 
-use crate::resource::Resource;
+#[cfg(test)]
+mod tests;
+
+use crate::{builtin, resource::Resource};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -236,7 +241,9 @@ fn subresources(resource: &Resource) -> Vec<Subresource<'_>> {
         verbs: READ_AND_WRITE,
     });
     let status = resource.strategy.status.is_some().then(|| own("status", READ_AND_WRITE));
-    [finalize, scale, status].into_iter().flatten().collect()
+    // Those of custom resources are not sorted.
+    let both = if resource.strategy.custom { [status, scale] } else { [scale, status] };
+    finalize.into_iter().chain(both.into_iter().flatten()).collect()
 }
 
 fn legacy_entries(resource: &Resource) -> Vec<Value> {
@@ -248,6 +255,7 @@ fn legacy_entries(resource: &Resource) -> Vec<Value> {
         "verbs": resource.verbs,
     });
     name_further(&mut entry, resource);
+    entry["storageVersionHash"] = storage_hash(resource).into();
     let subresources = subresources(resource).into_iter().map(|it| {
         let mut entry = json!({
             "name": format!("{}/{}", resource.plural, it.name),
@@ -266,7 +274,12 @@ fn legacy_entries(resource: &Resource) -> Vec<Value> {
 }
 
 fn aggregated_entry(resource: &Resource) -> Value {
-    let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let response = |group: &str, version: &str, kind: &str| {
+        // Of built-ins, what goes without saying is not said.
+        let own = !resource.strategy.custom && (group, version) == (&*resource.group, &*resource.version);
+        let (group, version) = if own { ("", "") } else { (group, version) };
+        json!({"group": group, "version": version, "kind": kind})
+    };
     let mut entry = json!({
         "resource": resource.plural,
         "responseKind": response(&resource.group, &resource.version, &resource.kind),
@@ -282,6 +295,13 @@ fn aggregated_entry(resource: &Resource) -> Value {
     entry
 }
 
+/// By which clients see that objects are stored otherwise than before.
+fn storage_hash(resource: &Resource) -> String {
+    let (group, _) = builtin::storage_of(&resource.group, &resource.plural);
+    let stored = format!("{group}/{}/{}", resource.storage, resource.kind);
+    BASE64_STANDARD.encode(&digest(&SHA256, stored.as_bytes()).as_ref()[..8])
+}
+
 fn name_further(entry: &mut Value, resource: &Resource) {
     put_some(entry, "shortNames", resource.short_names.iter().map(|it| json!(it)).collect());
     put_some(entry, "categories", resource.categories.iter().map(|it| json!(it)).collect());
@@ -291,126 +311,5 @@ fn name_further(entry: &mut Value, resource: &Resource) {
 fn put_some(entry: &mut Value, key: &str, list: Vec<Value>) {
     if !list.is_empty() {
         entry[key] = list.into();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::builtin::resources;
-    use std::sync::Arc;
-
-    /// A deployment by other names: as a custom resource would be served.
-    fn custom(group: &str, version: &str) -> Resource {
-        let mut resource = resources().into_iter().find(|it| &*it.plural == "deployments").unwrap();
-        resource.group = Arc::from(group);
-        resource.version = Arc::from(version);
-        resource.strategy.custom = true;
-        resource
-    }
-
-    #[test]
-    fn versions_rank_by_stability_then_newest_first() {
-        let mut versions = ["foo1", "v1alpha1", "v1", "v10", "v2", "v1beta2", "v11beta1", "v1beta1", "bar", "v2alpha"];
-        versions.sort_by_key(|version| Reverse(priority(version)));
-        assert_eq!(
-            versions,
-            ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1beta1", "v1alpha1", "bar", "foo1", "v2alpha"]
-        );
-    }
-
-    #[test]
-    fn groups_of_custom_resources_come_after_the_built_in_ones_by_name() {
-        let mut served = vec![custom("z.example.com", "v1"), custom("a.example.com", "v1beta1")];
-        served.extend(resources());
-        served.push(custom("a.example.com", "v1"));
-        let list = group_list(&served);
-        let names: Vec<_> = list["groups"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
-        assert_eq!((names[0], names[1]), ("apps", "events.k8s.io"));
-        assert_eq!(names[names.len() - 2..], ["a.example.com", "z.example.com"]);
-        let group = group(&served, "a.example.com").unwrap();
-        assert_eq!(group["preferredVersion"], json!({"groupVersion": "a.example.com/v1", "version": "v1"}));
-        assert_eq!(group["versions"][1]["version"], "v1beta1");
-        assert_eq!((&group["kind"], &group["apiVersion"]), (&json!("APIGroup"), &json!("v1")));
-    }
-
-    #[test]
-    fn what_is_not_served_has_no_document() {
-        let served = resources();
-        assert_eq!(group(&served, "none.example.com"), None);
-        assert_eq!(group(&served, ""), None);
-        assert_eq!(resource_list(&served, "apps", "v1beta1"), None);
-    }
-
-    #[test]
-    fn subresources_are_entries_with_kinds_and_verbs_of_their_own() {
-        let served = resources();
-        let list = resource_list(&served, "apps", "v1").unwrap();
-        assert_eq!((&list["groupVersion"], &list["apiVersion"]), (&json!("apps/v1"), &json!("v1")));
-        let find = |list: &Value, name: &str| {
-            list["resources"].as_array().unwrap().iter().find(|it| it["name"] == name).cloned().unwrap()
-        };
-        assert_eq!(
-            find(&list, "deployments/scale"),
-            json!({
-                "name": "deployments/scale", "singularName": "", "namespaced": true,
-                "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get", "patch", "update"],
-            })
-        );
-        assert_eq!(find(&list, "deployments")["shortNames"], json!(["deploy"]));
-        let core = resource_list(&served, "", "v1").unwrap();
-        assert_eq!(core["groupVersion"], "v1");
-        assert_eq!(find(&core, "namespaces/finalize")["verbs"], json!(["update"]));
-        assert_eq!(find(&core, "namespaces/status")["kind"], "Namespace");
-        assert!(!find(&core, "namespaces")["verbs"].as_array().unwrap().contains(&json!("deletecollection")));
-    }
-
-    #[test]
-    fn the_aggregated_documents_hold_all_resources() {
-        let served = resources();
-        let core = aggregated(&served, true);
-        assert_eq!(api_versions(&served, "")["versions"], json!(["v1"]));
-        assert_eq!(core["items"].as_array().unwrap().len(), 1);
-        let named = aggregated(&served, false);
-        let apps = &named["items"][0];
-        assert_eq!(apps["metadata"]["name"], "apps");
-        let resources = apps["versions"][0]["resources"].as_array().unwrap();
-        let sets = resources.iter().find(|it| it["resource"] == "statefulsets").unwrap();
-        assert_eq!(
-            *sets,
-            json!({
-                "resource": "statefulsets", "singularResource": "statefulset", "scope": "Namespaced",
-                "responseKind": {"group": "apps", "version": "v1", "kind": "StatefulSet"},
-                "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-                "shortNames": ["sts"], "categories": ["all"],
-                "subresources": [
-                    {"subresource": "scale", "verbs": ["get", "patch", "update"],
-                     "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"}},
-                    {"subresource": "status", "verbs": ["get", "patch", "update"],
-                     "responseKind": {"group": "apps", "version": "v1", "kind": "StatefulSet"}},
-                ],
-            })
-        );
-    }
-
-    #[test]
-    fn a_tag_changes_with_what_is_served_and_only_then() {
-        let document = |served: &[Resource]| Document::new(&aggregated(served, false));
-        let mut served = resources();
-        let before = document(&served);
-        assert_eq!(before, document(&resources()));
-        assert!(before.is_known_by(&format!("\"other\", {}", before.etag)) && !before.is_known_by("\"other\""));
-        served.push(custom("a.example.com", "v1"));
-        assert!(!document(&served).is_known_by(&before.etag));
-    }
-
-    #[test]
-    fn clients_read_the_documents() {
-        use k8s_openapi::apimachinery::pkg::{apis::meta::v1, version::Info};
-        let served = resources();
-        serde_json::from_value::<v1::APIGroupList>(group_list(&served)).unwrap();
-        serde_json::from_value::<v1::APIVersions>(api_versions(&served, "127.0.0.1:1")).unwrap();
-        serde_json::from_value::<v1::APIResourceList>(resource_list(&served, "", "v1").unwrap()).unwrap();
-        assert_eq!(serde_json::from_value::<Info>(version()).unwrap().git_version, "v1.37.1");
     }
 }

@@ -4,7 +4,7 @@ use super::{
     body::Body,
     path::{Location, Target},
     query::Query,
-    reply::{Reply, respond},
+    reply::{Reply, Wish, respond},
 };
 use crate::{
     auth::{Identity, forbidden_for, forbidden_path_for},
@@ -13,7 +13,7 @@ use crate::{
     journal::Entry,
     matcher,
     server::Core,
-    status::{Failure, Result},
+    status::Result,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Response, header, request::Parts};
@@ -55,6 +55,7 @@ impl Core {
             }
         }
         let user = identity.as_ref().map(|identity| identity.user.clone()).unwrap_or_default();
+        let wish = wish(&request, &query);
         let kept = body.as_ref().ok().cloned();
         let response = match fate {
             Ok(()) => {
@@ -67,9 +68,9 @@ impl Core {
                     (Err(failure), _, _) => Err(failure.clone()),
                     (_, Err(failure), _) | (_, _, Err(failure)) => Err(failure),
                 };
-                Some(respond(reply))
+                Some(respond(reply, wish))
             }
-            Err(Some(failure)) => Some(respond(Err(failure))),
+            Err(Some(failure)) => Some(respond(Err(failure), wish)),
             Err(None) => None,
         };
         let location = match target {
@@ -104,6 +105,28 @@ impl Core {
 
 fn text_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
+}
+
+/// How failures of a request are told.
+pub(super) fn wish<'a>(request: &'a Parts, query: &Query) -> Wish<'a> {
+    Wish {
+        accept: text_header(&request.headers, &header::ACCEPT),
+        pretty: wants_pretty(query, &request.headers),
+        head: request.method == Method::HEAD,
+    }
+}
+
+/// Whether the answer shall be indented: by what the request says, or because it comes from a tool that people look at.
+fn wants_pretty(query: &Query, headers: &HeaderMap) -> bool {
+    let accept = text_header(headers, &header::ACCEPT).unwrap_or_default();
+    if accept.contains("pretty=") {
+        return accept.contains("pretty=1");
+    }
+    let by_people = || {
+        let agent = text_header(headers, &header::USER_AGENT).unwrap_or_default();
+        ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
+    };
+    query.pretty().unwrap_or_else(by_people)
 }
 
 /// What Kubernetes calls it.
@@ -147,13 +170,17 @@ impl Request<'_> {
         match target {
             Target::Resource(location) => self.resource(location, verb).await,
             Target::Nothing => Ok(Reply::nothing()),
-            _ if !matches!(self.parts.method, Method::GET | Method::HEAD) => Err(Failure::method_not_allowed()),
             other => self.document(other),
         }
     }
 
     pub(super) fn header(&self, name: &HeaderName) -> Option<&str> {
         text_header(&self.parts.headers, name)
+    }
+
+    /// Whether the answer shall be indented.
+    pub(super) fn pretty(&self) -> bool {
+        wants_pretty(self.query, &self.parts.headers)
     }
 
     /// The place of RBAC: until it is here, whoever is known may do everything, and others may see that the server is well. It comes

@@ -15,3 +15,4 @@ mod watch;
 
 pub use body::Body;
 pub(crate) use body::read_body;
+pub(crate) use discovery::priority;

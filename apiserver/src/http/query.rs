@@ -38,7 +38,7 @@ impl Query {
         self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the answer shall be indented, if that is said.
+    /// Whether the answer shall be indented, if that is said here.
     pub(crate) fn pretty(&self) -> Option<bool> {
         let value = self.get("pretty").filter(|value| !value.is_empty())?;
         Some(matches!(value, "1" | "t" | "T" | "true" | "True" | "TRUE"))
@@ -103,7 +103,11 @@ impl ListOptions {
         if !errors.is_empty() {
             return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", errors));
         }
-        let resource_version = resource_version(query.text("resourceVersion"))?;
+        // Only lists say whose fault it is.
+        let resource_version = resource_version(query.text("resourceVersion")).map_err(|failure| {
+            let said = || Failure::bad_request(format!("invalid resource version: {}", failure.message));
+            if watch { failure.clone() } else { said() }
+        })?;
         let position = match query.text("continue") {
             "" => None,
             // A watch has no pages.

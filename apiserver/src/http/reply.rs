@@ -7,9 +7,10 @@ use super::{
 use crate::status::{Failure, Result};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+use http_body::Body as _;
 use serde_json::Value;
 
-/// An answer that is not a failure.
+/// An answer; failures become one last.
 pub(super) struct Reply {
     pub(super) code: u16,
     pub(super) content_type: &'static str,
@@ -49,15 +50,38 @@ impl Reply {
     }
 }
 
+/// How a request wants failures to be told.
+#[derive(Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) accept: Option<&'a str>,
+    pub(super) pretty: bool,
+    /// Only the head is wanted.
+    pub(super) head: bool,
+}
+
+impl Wish<'_> {
+    pub(super) fn failure(self, failure: &Failure) -> Reply {
+        let format = accept::of_failure(self.accept);
+        let pretty = self.pretty || format.is_none();
+        let plain = !pretty && format == Some(Format::Json);
+        let value = if plain { None } else { serde_json::to_value(failure).ok() };
+        let told =
+            value.and_then(|value| Reply::value(failure.code, &value, format.unwrap_or(Format::Json), pretty).ok());
+        let reply = told.unwrap_or_else(|| Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())));
+        Reply { retry_after: failure.details.as_ref().and_then(|details| details.retry_after_seconds), ..reply }
+    }
+}
+
 /// What goes out.
-pub(super) fn respond(reply: Result<Reply>) -> Response<Body> {
-    let reply = reply.unwrap_or_else(|failure| {
-        let retry_after = failure.details.as_ref().and_then(|details| details.retry_after_seconds);
-        Reply { retry_after, ..Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())) }
-    });
+pub(super) fn respond(reply: Result<Reply>, wish: Wish<'_>) -> Response<Body> {
+    let mut reply = reply.unwrap_or_else(|failure| wish.failure(&failure));
+    let length = wish.head.then(|| std::mem::take(&mut reply.body).size_hint().exact()).flatten();
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
+    if let Some(length) = length {
+        headers.insert(header::CONTENT_LENGTH, length.into());
+    }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     for warning in &reply.warnings {

@@ -5,7 +5,13 @@ use super::{
     query::Query,
     table::{self, Include, Tables},
 };
-use crate::{catalog::Served, clock::Clock, object::Object, registry::List, status::Result};
+use crate::{
+    catalog::Served,
+    clock::Clock,
+    object::Object,
+    registry::List,
+    status::{Failure, Reason, Result},
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
@@ -22,7 +28,10 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn negotiate(accept: Option<&str>, answer: Answer, query: &Query, clock: &Clock) -> Result<Self> {
         let representation = Representation::negotiate(accept, answer)?;
-        let include = Include::parse(query.get("includeObject").unwrap_or_default())?;
+        let include = match representation.shape {
+            Shape::Table => Include::parse(query.get("includeObject").unwrap_or_default())?,
+            _ => Include::default(),
+        };
         Ok(Self { representation, include, clock: clock.clone(), columns_sent: false })
     }
 
@@ -30,36 +39,64 @@ impl Show {
         self.representation.format
     }
 
+    fn is_plain(&self) -> bool {
+        matches!(self.representation.shape, Shape::Plain | Shape::AggregatedDiscovery)
+    }
+
     /// An object by itself.
-    pub(crate) fn object(&self, served: &Served, object: &Object) -> Bytes {
+    pub(crate) fn object(&self, served: &Served, object: &Object) -> Result<Bytes> {
         match self.representation.shape {
-            Shape::Plain | Shape::AggregatedDiscovery => served.json(object),
+            Shape::Plain | Shape::AggregatedDiscovery => Ok(served.json(object)),
             _ => self.value(served, &served.decode(object)),
         }
     }
 
     /// The same of an object that is not stored, or of a `Status`, which is always shown as it is.
-    pub(crate) fn value(&self, served: &Served, value: &Value) -> Bytes {
+    pub(crate) fn value(&self, served: &Served, value: &Value) -> Result<Bytes> {
         if value["kind"] == "Status" && value["apiVersion"] == "v1" {
-            return value.to_string().into();
+            return Ok(value.to_string().into());
         }
         let shown = match self.representation.shape {
-            Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(value),
+            // The real server asks an object without a Go type for its items only then.
+            Shape::PartialMetadataList if served.strategy().custom => {
+                return Err(Failure::new(500, None, "content is not a list"));
+            }
+            Shape::PartialMetadataList => {
+                let found = format!(
+                    "PartialObjectMetadataList, but the requested object is not a list ({})",
+                    go_type(served, "")
+                );
+                return Err(Failure::new(406, Reason::NotAcceptable, format!("you requested {found}")));
+            }
+            Shape::PartialMetadata => table::partial(value, self.representation.meta),
             Shape::Table => self.tables(served, |tables| tables.one(&served.to_stored(value.clone()))),
-            Shape::Plain | Shape::AggregatedDiscovery => return value.to_string().into(),
+            Shape::Plain | Shape::AggregatedDiscovery => return Ok(value.to_string().into()),
         };
-        shown.to_string().into()
+        Ok(shown.to_string().into())
+    }
+
+    /// What has no tables, such as a scale: by its metadata alone, or as it is.
+    pub(crate) fn whole(&self, value: Value) -> Value {
+        match self.representation.shape {
+            Shape::PartialMetadata => table::partial(&value, self.representation.meta),
+            _ => value,
+        }
     }
 
     /// Tables are made of objects as they are stored.
     fn tables(&self, served: &Served, show: impl FnOnce(Tables<'_>) -> Value) -> Value {
-        show(Tables { resource: &served.resource, clock: &self.clock, include: self.include })
+        let meta = self.representation.meta;
+        show(Tables { resource: &served.resource, clock: &self.clock, include: self.include, meta })
     }
 
     /// A list.
-    pub(crate) fn list(&self, served: &Served, list: &List) -> Bytes {
+    pub(crate) fn list(&self, served: &Served, list: &List) -> Result<Bytes> {
         let mut meta = Map::new();
         meta.insert("resourceVersion".into(), list.revision.to_string().into());
+        if served.strategy().custom && self.is_plain() {
+            // Lists of custom resources say that there is no more, where the others say nothing.
+            meta.insert("continue".into(), "".into());
+        }
         if let Some(next) = &list.next {
             meta.insert("continue".into(), next.as_str().into());
         }
@@ -67,21 +104,34 @@ impl Show {
             meta.insert("remainingItemCount".into(), remaining.into());
         }
         let decoded: Vec<_> = match self.representation.shape {
-            Shape::Plain | Shape::AggregatedDiscovery => return plain_list(served, list, &meta),
+            Shape::PartialMetadata => {
+                let found =
+                    format!("PartialObjectMetadata, but the requested object is a list ({})", go_type(served, "List"));
+                return Err(Failure::new(406, Reason::NotAcceptable, format!("you requested {found}")));
+            }
+            Shape::Plain | Shape::AggregatedDiscovery => {
+                // Lists of custom resources always say it.
+                if served.strategy().custom {
+                    meta.entry("continue").or_insert_with(|| "".into());
+                }
+                return Ok(plain_list(served, list, &meta));
+            }
             _ => list.objects.iter().map(|object| served.to_stored(served.decode(object))).collect(),
         };
         let shown = match self.representation.shape {
             Shape::Table => self.tables(served, |tables| tables.list(meta.into(), &decoded)),
-            _ => table::partial_list(meta.into(), &decoded),
+            _ => table::partial_list(meta.into(), &decoded, self.representation.meta),
         };
-        shown.to_string().into()
+        Ok(shown.to_string().into())
     }
 
     /// Append the object of a watch event.
     pub(crate) fn write(&mut self, out: &mut BytesMut, served: &Served, object: &Object, revision: u64) {
         let shown = match self.representation.shape {
             Shape::Plain | Shape::AggregatedDiscovery => return served.write(out, object, revision),
-            Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(&served.decode_at(object, revision)),
+            Shape::PartialMetadata | Shape::PartialMetadataList => {
+                table::partial(&served.decode_at(object, revision), self.representation.meta)
+            }
             Shape::Table => self.event_table(served, served.decode_at(object, revision)),
         };
         out.put_slice(shown.to_string().as_bytes());
@@ -93,14 +143,33 @@ impl Show {
         let object = json!({"apiVersion": resource.api_version(), "kind": &*resource.kind, "metadata": meta});
         match self.representation.shape {
             Shape::Plain | Shape::AggregatedDiscovery => object,
-            Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(&object),
-            Shape::Table => self.event_table(served, object),
+            Shape::PartialMetadata | Shape::PartialMetadataList => table::partial(&object, self.representation.meta),
+            Shape::Table => {
+                // Who waits for the end of the initial events finds it in the row's object, wanted or not.
+                let include = self.include;
+                if include == Include::None && object["metadata"]["annotations"].is_object() {
+                    self.include = Include::Metadata;
+                }
+                let table = self.event_table(served, object);
+                self.include = include;
+                table
+            }
         }
     }
 
     fn event_table(&mut self, served: &Served, object: Value) -> Value {
         let first = !std::mem::replace(&mut self.columns_sent, true);
         self.tables(served, |tables| tables.event(&served.to_stored(object), first))
+    }
+}
+
+/// What the real server's language calls the type of an object, or of a list.
+fn go_type(served: &Served, list: &str) -> String {
+    let resource = &served.resource;
+    match resource.group.split('.').next().unwrap_or_default() {
+        _ if resource.strategy.custom => format!("*unstructured.Unstructured{list}"),
+        "" | "events" => format!("*core.{}{list}", resource.kind),
+        package => format!("*{package}.{}{list}", resource.kind),
     }
 }
 

@@ -26,7 +26,11 @@ impl Include {
             "None" => Ok(Self::None),
             "" | "Metadata" => Ok(Self::Metadata),
             "Object" => Ok(Self::Object),
-            other => Err(Failure::bad_request(format!("unrecognized includeObject value \"{other}\""))),
+            other => Err(Failure::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', \
+                 'Object', 'None', or empty",
+                Value::from(other)
+            ))),
         }
     }
 }
@@ -39,12 +43,18 @@ pub(crate) struct Tables<'a> {
     pub(crate) clock: &'a Clock,
     /// What rows carry.
     pub(crate) include: Include,
+    /// The `apiVersion` of tables.
+    pub(crate) meta: &'static str,
 }
 
 impl Tables<'_> {
     /// A list's objects, as they are stored, with the metadata of the list.
     pub(crate) fn list<'o>(&self, metadata: Value, objects: impl IntoIterator<Item = &'o Value>) -> Value {
-        table(metadata, self.definitions(), objects.into_iter().map(|it| self.row(it)).collect())
+        let rows: Vec<_> = objects.into_iter().map(|it| self.row(it)).collect();
+        // Where the real server prints by what all kinds have in common, an empty list was never made.
+        let common = !self.resource.strategy.custom && self.resource.columns.iter().any(|it| it.name == "Created At");
+        let rows = if common && rows.is_empty() { Value::Null } else { rows.into() };
+        self.table(metadata, self.definitions(), rows)
     }
 
     /// One object.
@@ -56,13 +66,13 @@ impl Tables<'_> {
     pub(crate) fn event(&self, object: &Value, first: bool) -> Value {
         let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
         let definitions = if first { self.definitions() } else { Value::Null };
-        table(metadata, definitions, vec![self.row(object)])
+        self.table(metadata, definitions, vec![self.row(object)].into())
     }
 
     fn definitions(&self) -> Value {
         let name = json!({
             "name": "Name", "type": "string", "format": "name", "priority": 0,
-            "description": "What the object is called; nothing else of its kind is, in the same namespace.",
+            "description": builtin::descriptions::of("", "Name"),
         });
         let columns = self.resource.columns.iter().map(|it| {
             json!({
@@ -79,12 +89,14 @@ impl Tables<'_> {
     }
 
     fn row(&self, object: &Value) -> Value {
-        let name = self.begins_with_name().then(|| object["metadata"]["name"].clone());
+        // A bookmark has no name.
+        let name = || object["metadata"]["name"].as_str().unwrap_or_default();
+        let name = self.begins_with_name().then(|| Value::from(name()));
         let cells: Value =
             name.into_iter().chain(self.resource.columns.iter().map(|it| self.cell(it, object))).collect();
         let object = match self.include {
             Include::None => Value::Null,
-            Include::Metadata => partial(object),
+            Include::Metadata => partial(object, self.meta),
             Include::Object => builtin::to_view(self.resource, object.clone()),
         };
         json!({"cells": cells, "object": object})
@@ -99,30 +111,31 @@ impl Tables<'_> {
             },
         }
     }
-}
 
-fn table(metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
-    json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata, "columnDefinitions": definitions, "rows": rows,
-    })
+    fn table(&self, metadata: Value, definitions: Value, rows: Value) -> Value {
+        json!({
+            "kind": "Table", "apiVersion": self.meta,
+            "metadata": metadata, "columnDefinitions": definitions, "rows": rows,
+        })
+    }
 }
 
 /// An object's metadata, as an object of its own.
-pub(crate) fn partial(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+pub(crate) fn partial(object: &Value, meta: &str) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": meta, "metadata": object["metadata"]})
 }
 
 /// The metadata of a list's objects, with that of the list.
-pub(crate) fn partial_list<'o>(metadata: Value, objects: impl IntoIterator<Item = &'o Value>) -> Value {
-    let items: Vec<_> = objects.into_iter().map(partial).collect();
-    json!({
-        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
-    })
+pub(crate) fn partial_list<'o>(metadata: Value, objects: impl IntoIterator<Item = &'o Value>, meta: &str) -> Value {
+    let items: Vec<_> = objects.into_iter().map(|object| partial(object, meta)).collect();
+    // An empty one is nothing, in this shape only.
+    let items = if items.is_empty() { Value::Null } else { items.into() };
+    json!({"kind": "PartialObjectMetadataList", "apiVersion": meta, "metadata": metadata, "items": items})
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::accept::META;
     use super::*;
 
     fn clock() -> Clock {
@@ -153,7 +166,7 @@ mod tests {
 
     fn cells(resource: &Resource, object: &Value) -> Value {
         let clock = clock();
-        Tables { resource, clock: &clock, include: Include::None }.row(object)["cells"].take()
+        Tables { resource, clock: &clock, include: Include::None, meta: META }.row(object)["cells"].take()
     }
 
     #[tokio::test(start_paused = true)]
@@ -163,7 +176,7 @@ mod tests {
             "metadata": {"name": "a", "creationTimestamp": "2026-01-02T03:00:00Z"},
             "data": {"x": "1"}, "binaryData": {"y": ""},
         });
-        let tables = Tables { resource: &resource, clock: &clock, include: Include::default() };
+        let tables = Tables { resource: &resource, clock: &clock, include: Include::default(), meta: META };
         let table = tables.list(json!({"resourceVersion": "7"}), [&object]);
         let names: Vec<_> = table["columnDefinitions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
         assert_eq!(names, ["Name", "Data", "Age"]);
@@ -182,7 +195,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_says_its_columns_once() {
         let (resource, clock) = (built_in("", "secrets"), clock());
-        let tables = Tables { resource: &resource, clock: &clock, include: Include::Object };
+        let tables = Tables { resource: &resource, clock: &clock, include: Include::Object, meta: META };
         let object = json!({"metadata": {"name": "a", "resourceVersion": "3"}, "type": "Opaque"});
         assert_eq!(tables.event(&object, true)["columnDefinitions"].as_array().map(Vec::len), Some(4));
         let later = tables.event(&object, false);
@@ -220,10 +233,10 @@ mod tests {
             "lastTimestamp": "2026-01-02T03:04:00Z",
         });
         let (old, new) = (built_in("", "events"), built_in("events.k8s.io", "events"));
-        let shown = json!(["5s", "Normal", "R", "pod/p", null, "c", "m", "<unknown>", 1, "e"]);
+        let shown = json!(["5s", "Normal", "R", "pod/p", "", "c", "m", "<unknown>", 1, "e"]);
         assert_eq!((cells(&old, &event), cells(&new, &event)), (shown.clone(), shown));
         let clock = clock();
-        let view = Tables { resource: &new, clock: &clock, include: Include::Object }.one(&event);
+        let view = Tables { resource: &new, clock: &clock, include: Include::Object, meta: META }.one(&event);
         assert_eq!(view["rows"][0]["object"]["regarding"]["name"], "p");
     }
 
@@ -263,9 +276,13 @@ mod tests {
         assert_eq!(shown.as_array().unwrap()[..5], ["a", "Running", "1/2", "60s", "5s"]);
         let lease = json!({"metadata": metadata, "spec": {"holderIdentity": "me"}});
         assert_eq!(cells(&built_in("coordination.k8s.io", "leases"), &lease), json!(["a", "me", "5s"]));
-        let definition = json!({"metadata": metadata});
+        let definition = json!({"metadata": metadata, "spec": {"scope": "Cluster", "group": "g", "names": {"kind": "K"},
+            "versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v2", "served": true}]}});
         let definitions = built_in("apiextensions.k8s.io", "customresourcedefinitions");
-        assert_eq!(cells(&definitions, &definition), json!(["a", born]));
+        assert_eq!(
+            cells(&definitions, &definition),
+            json!(["a", "Cluster", "v1(storage),v2", born, "g", "K", "", false])
+        );
     }
 
     #[test]
@@ -278,7 +295,7 @@ mod tests {
     #[test]
     fn a_partial_list_keeps_only_metadata() {
         let object = json!({"metadata": {"name": "a"}, "spec": {}});
-        let list = partial_list(json!({"resourceVersion": "1"}), [&object]);
+        let list = partial_list(json!({"resourceVersion": "1"}), [&object], META);
         assert_eq!(list["items"][0]["metadata"]["name"], "a");
         assert_eq!((list["kind"].as_str(), list["items"][0].get("spec")), (Some("PartialObjectMetadataList"), None));
     }

@@ -15,7 +15,6 @@ pub(crate) fn name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain(name),
         NameRule::Label => label(name),
-        NameRule::Label1035 => label1035(name),
         NameRule::PathSegment => path_segment(name),
     }
 }
@@ -32,7 +31,7 @@ pub(crate) fn prefix(rule: NameRule, prefix: &str) -> Vec<String> {
 
 /// `a.b-c.d`
 pub(crate) fn subdomain(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 253);
+    let mut errors = too_long(value, 253, "characters");
     if !is_subdomain(value) {
         errors.push(grammar(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -46,7 +45,7 @@ pub(crate) fn subdomain(value: &str) -> Vec<String> {
 
 /// `a-b`
 pub(crate) fn label(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 63);
+    let mut errors = too_long(value, 63, "characters");
     if is_label(value) {
         return errors;
     }
@@ -60,19 +59,6 @@ pub(crate) fn label(value: &str) -> Vec<String> {
             &["my-name", "123-abc"],
         )
     });
-    errors
-}
-
-fn label1035(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 63);
-    if !is_label(value) || value.starts_with(|c: char| c.is_ascii_digit()) {
-        errors.push(grammar(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
-             start with an alphabetic character, and end with an alphanumeric character",
-            "[a-z]([-a-z0-9]*[a-z0-9])?",
-            &["my-name", "abc-123"],
-        ));
-    }
     errors
 }
 
@@ -108,7 +94,7 @@ pub(crate) fn qualified(value: &str) -> Vec<String> {
     if name.is_empty() {
         errors.push("name part must be non-empty".into());
     }
-    errors.extend(too_long(name, 63).into_iter().map(|error| format!("name part {error}")));
+    errors.extend(too_long(name, 63, "bytes").into_iter().map(|error| format!("name part {error}")));
     if !is_qualified(name) {
         errors.push(format!("name part {}", grammar(QUALIFIED_RULE, QUALIFIED, &examples)));
     }
@@ -117,7 +103,7 @@ pub(crate) fn qualified(value: &str) -> Vec<String> {
 
 /// A label's value, which may be empty.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 63);
+    let mut errors = too_long(value, 63, "bytes");
     if !value.is_empty() && !is_qualified(value) {
         errors.push(grammar(
             &format!("a valid label must be an empty string or {}", &QUALIFIED_RULE["must ".len()..]),
@@ -128,8 +114,45 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
-fn too_long(value: &str, max: usize) -> Vec<String> {
-    if value.len() > max { vec![format!("must be no more than {max} bytes")] } else { Vec::new() }
+/// The name of a port.
+pub(crate) fn port(value: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if value.is_empty() || value.len() > 15 {
+        errors.push("must be no more than 15 characters".into());
+    }
+    if !value.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+        errors.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
+    } else if !value.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        errors.push("must contain at least one letter (a-z)".into());
+    }
+    if value.contains("--") {
+        errors.push("must not contain consecutive hyphens".into());
+    }
+    if value.starts_with('-') || value.ends_with('-') {
+        errors.push("must not begin or end with a hyphen".into());
+    }
+    errors
+}
+
+/// The key of a config map or secret.
+pub(crate) fn config_key(value: &str) -> Vec<String> {
+    let mut errors = too_long(value, 253, "characters");
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if value.is_empty() || !value.bytes().all(plain) {
+        let rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+        errors.push(grammar(rule, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+    }
+    match value {
+        "." | ".." => errors.push(format!("must not be '{value}'")),
+        _ if value.starts_with("..") => errors.push("must not start with '..'".into()),
+        _ => {}
+    }
+    errors
+}
+
+/// Both words mean bytes: which one is said depends on the grammar.
+fn too_long(value: &str, max: usize, unit: &str) -> Vec<String> {
+    if value.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Vec::new() }
 }
 
 /// The separators are the real server's, two blanks included.
@@ -177,16 +200,14 @@ mod tests {
             assert_eq!(subdomain(bad).len(), 1, "{bad}");
         }
         assert_eq!(subdomain(&"a".repeat(253)), Vec::<String>::new());
-        assert_eq!(subdomain(&"a".repeat(254)), ["must be no more than 253 bytes"]);
+        assert_eq!(subdomain(&"a".repeat(254)), ["must be no more than 253 characters"]);
     }
 
     #[test]
-    fn a_label_has_no_dots_and_a_service_starts_with_a_letter() {
+    fn a_label_has_no_dots() {
         assert_eq!(label("a.b"), ["must not contain dots"]);
         assert!(label("a_b")[0].contains("(e.g. 'my-name',  or '123-abc', regex used for validation is '"));
         assert_eq!(label("9a"), Vec::<String>::new());
-        assert_eq!(label1035("9a").len(), 1);
-        assert_eq!(label1035("a9"), Vec::<String>::new());
     }
 
     #[test]

@@ -4,13 +4,16 @@
 //! those too, though the RFC would keep them.
 
 use super::undecodable;
-use crate::status::Result;
-use serde_json::{Map, Value};
+use crate::status::{Failure, Result};
+use serde_json::Value;
 
 /// Parses a patch, which has to be an object.
-pub(super) fn parse(body: &[u8]) -> Result<Value> {
-    let patch: Map<_, _> = serde_json::from_slice(body).map_err(undecodable)?;
-    Ok(patch.into())
+pub(super) fn parse(patch: Value) -> Result<Value> {
+    match patch {
+        Value::Object(_) => Ok(patch),
+        Value::Null => Err(Failure::bad_request("Invalid JSON Patch")),
+        _ => Err(undecodable("json: cannot unmarshal what is no object")),
+    }
 }
 
 /// Merges the patch into the document.
@@ -75,10 +78,13 @@ mod tests {
 
     #[test]
     fn a_patch_that_is_no_object_is_refused() {
-        for body in ["[]", "null", "1", "{", ""] {
-            let failure = parse(body.as_bytes()).unwrap_err();
-            assert_eq!(failure.code, 400, "{body}");
-            assert!(failure.message.starts_with("error decoding patch: "), "{}", failure.message);
+        for (patch, message) in [
+            (json!([]), "error decoding patch: json: cannot unmarshal what is no object"),
+            (json!(1), "error decoding patch: json: cannot unmarshal what is no object"),
+            (Value::Null, "Invalid JSON Patch"),
+        ] {
+            let failure = parse(patch).unwrap_err();
+            assert_eq!((failure.code, &*failure.message), (400, message));
         }
     }
 }

@@ -6,10 +6,12 @@ mod json;
 mod merge;
 
 use crate::{
+    decode,
     http::accept::{JSON_PATCH, MERGE_PATCH},
     status::{Failure, Result},
 };
-use serde_json::Value;
+use bytes::Bytes;
+use serde_json::{Map, Value};
 
 /// A change to a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,10 +24,16 @@ pub(crate) enum Patch {
 
 impl Patch {
     /// Parses the body of a request of that media type, without parameters.
-    pub(crate) fn parse(content_type: &str, body: &[u8]) -> Result<Self> {
+    /// Gives what is doubtful in it as well.
+    pub(crate) fn parse(content_type: &str, body: &Bytes) -> Result<(Self, Vec<String>)> {
+        let body = decode::json(body).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
         match content_type {
-            JSON_PATCH => json::JsonPatch::parse(body).map(Self::Json),
-            MERGE_PATCH => merge::parse(body).map(Self::Merge),
+            JSON_PATCH => {
+                let mut faults = unknown_fields(&body.value);
+                faults.extend(body.faults.iter().map(|fault| format!("json patch {fault}")));
+                Ok((Self::Json(json::JsonPatch::parse(body.value)?), faults))
+            }
+            MERGE_PATCH => Ok((Self::Merge(merge::parse(body.value)?), body.faults)),
             _ => Err(Failure::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH])),
         }
     }
@@ -40,6 +48,17 @@ impl Patch {
     }
 }
 
+/// The fields of operations that mean nothing.
+fn unknown_fields(patch: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
+        let fields = operation.as_object().into_iter().flat_map(Map::keys);
+        let unknown = fields.filter(|field| !matches!(field.as_str(), "op" | "path" | "from" | "value"));
+        faults.extend(unknown.map(|field| format!("json patch unknown field \"[{index}].{field}\"")));
+    }
+    faults
+}
+
 fn undecodable(error: impl std::fmt::Display) -> Box<Failure> {
     Failure::bad_request(format!("error decoding patch: {error}"))
 }
@@ -52,7 +71,7 @@ mod tests {
 
     #[test]
     fn other_types_are_not_for_here() {
-        let failure = Patch::parse("application/strategic-merge-patch+json", b"{}").unwrap_err();
+        let failure = Patch::parse("application/strategic-merge-patch+json", &Bytes::from_static(b"{}")).unwrap_err();
         assert_eq!(failure.code, 415);
         assert!(failure.message.ends_with("application/json-patch+json, application/merge-patch+json"));
     }
@@ -63,7 +82,7 @@ mod tests {
             [(JSON_PATCH, json!([{"op": "add", "path": "/a", "value": 1}])), (MERGE_PATCH, json!({"a": 1}))]
         {
             let mut document = json!({});
-            Patch::parse(content_type, body.to_string().as_bytes()).unwrap().apply(&mut document).unwrap();
+            Patch::parse(content_type, &body.to_string().into()).unwrap().0.apply(&mut document).unwrap();
             assert_eq!(document, json!({"a": 1}));
         }
     }
@@ -92,6 +111,7 @@ mod tests {
     proptest! {
         #[test]
         fn parsing_never_panics(body in prop::collection::vec(any::<u8>(), 0..64)) {
+            let body = Bytes::from(body);
             let _ = Patch::parse(JSON_PATCH, &body);
             let _ = Patch::parse(MERGE_PATCH, &body);
         }
@@ -101,7 +121,7 @@ mod tests {
             document in object(),
             operations in prop::collection::vec(operation(), 0..8),
         ) {
-            let patch = Patch::parse(JSON_PATCH, Value::from(operations).to_string().as_bytes()).unwrap();
+            let (patch, _) = Patch::parse(JSON_PATCH, &Value::from(operations).to_string().into()).unwrap();
             let mut patched = document;
             if patch.apply(&mut patched).is_ok() {
                 prop_assert!(patched.is_object());

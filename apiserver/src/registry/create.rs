@@ -3,6 +3,7 @@
 use super::{Answer, Call, meta_mut, meta_text};
 use crate::{
     admission::Operation,
+    builtin::Needs,
     catalog::NAMESPACES,
     meta,
     object::{Head, Object},
@@ -17,19 +18,24 @@ use std::sync::Arc;
 const NAME_ATTEMPTS: usize = 8;
 
 /// What only the server may say of an object.
-const OWNED: [&str; 6] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"];
+const OWNED: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"];
 
 impl Call<'_> {
     /// Store a new object.
     pub(crate) fn create(&mut self, mut object: Value) -> Result<Answer> {
-        if !matches!(meta_text(&object, "resourceVersion"), "" | "0") {
+        // What is no number is none.
+        if meta_text(&object, "resourceVersion").parse().is_ok_and(|version: u64| version > 0) {
             return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
         }
-        let mut namespace = self.open_namespace()?;
+        let mut namespace = self.open_namespace(&object)?;
         let meta = meta_mut(&mut object);
         for field in OWNED {
             meta.remove(field);
+        }
+        // A type without generations leaves what it is told.
+        if self.served.strategy().generation != Generation::None || meta.get("generation") == Some(&0.into()) {
+            meta.remove("generation");
         }
         let name = meta_text(&object, "name").to_owned();
         self.mutate(Operation::Create, &name, &mut object, None)?;
@@ -39,9 +45,16 @@ impl Call<'_> {
             self.generate_name(&mut object, &base);
         }
         let name = meta_text(&object, "name").to_owned();
-        self.warnings.extend(meta::dedupe_owner_references(&mut object));
+        self.warnings.extend(meta::dedupe_owner_references(&mut object, false));
         self.prepare_create(&mut object);
+        let core = self.core;
+        let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
+        self.settle(&name, &mut object, None)?;
         self.validate(&name, &object, None)?;
+        if self.served.strategy().custom {
+            self.warnings.extend(meta::finalizer_warnings(&object, None));
+        }
+        self.warnings.extend((self.served.strategy().warn)(&object));
         self.core.admission.run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;
         if self.options.dry_run {
             return match self.find(&name) {
@@ -52,12 +65,12 @@ impl Call<'_> {
         let mut attempts = 0;
         while attempts < NAME_ATTEMPTS {
             let name = meta_text(&object, "name");
-            let (key, content) = (self.key(name), Some(self.encode(&object)));
+            let (key, content) = (self.key(name), Some(self.encode(&object)?));
             let guard = namespace.as_deref().map(|object| Guard { table: NAMESPACES, object });
             match self.core.store.write_guarded(&self.served.table, &key, None, content, guard) {
                 Ok(change) => return Ok(change.after.clone().map_or(Answer::Value(object), Answer::Stored)),
                 // Something happened to the namespace: is it still there to stay?
-                Err(Refused::Guard) => namespace = self.open_namespace()?,
+                Err(Refused::Guard) => namespace = self.open_namespace(&object)?,
                 Err(Refused::Moved) if generated => {
                     attempts += 1;
                     self.generate_name(&mut object, &base);
@@ -84,6 +97,7 @@ impl Call<'_> {
             && let Some(fields) = object.as_object_mut()
         {
             fields.remove("status");
+            self.served.resource.schema.default_field(object, "status");
         }
         let meta = meta_mut(object);
         meta.insert("uid".into(), self.core.uid().into());
@@ -105,7 +119,7 @@ impl Call<'_> {
     }
 
     /// The namespace of a new object: one that is there, and is to stay. `None` if the object has none.
-    fn open_namespace(&self) -> Result<Option<Arc<Object>>> {
+    fn open_namespace(&self, object: &Value) -> Result<Option<Arc<Object>>> {
         if self.namespace.is_empty() {
             return Ok(None);
         }
@@ -118,7 +132,9 @@ impl Call<'_> {
         let resource = &self.served.resource;
         let why =
             format!("unable to create new content in namespace {} because it is being terminated", self.namespace);
-        let mut failure = Failure::forbidden(&resource.group, &resource.plural, "", why);
+        let names = ["name", "generateName"].map(|field| meta_text(object, field));
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+        let mut failure = Failure::forbidden(&resource.group, &resource.plural, name, why);
         let cause = Cause {
             reason: "NamespaceTerminating",
             message: format!("namespace {} is being terminated", self.namespace),

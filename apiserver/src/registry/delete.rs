@@ -30,12 +30,15 @@ pub(crate) struct DeleteOptions {
     uid: Option<String>,
     resource_version: Option<String>,
     pub(crate) dry_run: bool,
+    /// It was said in the old way that dependents go, too: who says so wants to know whether the object is gone already.
+    pub(crate) asks_whether_gone: bool,
 }
 
 /// Options as a body has them. Those of another type are refused: an object must not go because nobody understood when not to.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Given {
+    api_version: Option<String>,
     kind: Option<String>,
     grace_period_seconds: Option<i64>,
     propagation_policy: Option<String>,
@@ -60,7 +63,7 @@ enum Policy {
 }
 
 impl DeleteOptions {
-    /// From the body, or if that is empty from the query.
+    /// From the body, or if there is none from the query: never from both.
     pub(crate) fn parse(body: Option<&Value>, query: &Query) -> Result<Self> {
         let Some(body) = body else {
             return Self::build(
@@ -70,15 +73,19 @@ impl DeleteOptions {
                 &query.all("dryRun").collect::<Vec<_>>(),
             );
         };
-        let body = Given::deserialize(body).map_err(|error| Failure::bad_request(format!("DeleteOptions: {error}")))?;
-        if body.kind.as_deref().is_some_and(|kind| !matches!(kind, "" | "DeleteOptions")) {
-            return Err(Failure::bad_request("decoded object cannot be converted to DeleteOptions"));
+        if !body.is_object() {
+            return Err(Failure::bad_request("couldn't get version/kind; json parse error: not an object"));
+        }
+        let body = Given::deserialize(body)
+            .map_err(|error| Failure::bad_request(format!("json: cannot unmarshal DeleteOptions: {error}")))?;
+        if let Some(kind) = body.kind.as_deref().filter(|kind| !matches!(*kind, "" | "DeleteOptions")) {
+            let version = body.api_version.as_deref().unwrap_or_default();
+            return Err(Failure::bad_request(format!(
+                "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
+            )));
         }
         let dry_run = body.dry_run.unwrap_or_default();
-        let mut dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
-        if dry_run.is_empty() {
-            dry_run.extend(query.all("dryRun"));
-        }
+        let dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
         let options = Self::build(
             body.grace_period_seconds,
             body.propagation_policy.as_deref(),
@@ -90,13 +97,10 @@ impl DeleteOptions {
     }
 
     fn build(grace: Option<i64>, policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) -> Result<Self> {
-        let invalid = |error| Failure::invalid("meta.k8s.io", "DeleteOptions", "", vec![error]);
-        if let Some(other) = dry_run.iter().find(|value| **value != "All") {
-            return Err(invalid(FieldError::not_supported("dryRun", &(*other).into(), ["All"])));
-        }
+        let mut errors = Vec::new();
         if policy.is_some() && orphan.is_some() {
             let why = "orphanDependents and deletionPropagation cannot be both set";
-            return Err(invalid(FieldError::invalid("propagationPolicy", &policy.into(), why)));
+            errors.push(FieldError::invalid("propagationPolicy", &policy.into(), why));
         }
         let policy = match policy {
             None => orphan.map(|orphan| if orphan { Policy::Orphan } else { Policy::Background }),
@@ -105,13 +109,33 @@ impl DeleteOptions {
             Some("Orphan") => Some(Policy::Orphan),
             Some(other) => {
                 let supported = ["Foreground", "Background", "Orphan", "nil"];
-                return Err(invalid(FieldError::not_supported("propagationPolicy", &other.into(), supported)));
+                errors.push(FieldError::not_supported("propagationPolicy", &other.into(), supported));
+                None
             }
         };
-        // A negative grace counts as one second, as in the real server.
-        let grace = grace.map(|seconds| u64::try_from(seconds).unwrap_or(1));
-        Ok(Self { grace, policy, uid: None, resource_version: None, dry_run: !dry_run.is_empty() })
+        if dry_run.iter().any(|value| *value != "All") {
+            errors.push(FieldError::not_supported("dryRun", &dry_run.into(), ["All"]));
+        }
+        if !errors.is_empty() {
+            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", errors));
+        }
+        Ok(Self {
+            // A negative grace counts as one second, as in the real server.
+            grace: grace.map(|seconds| u64::try_from(seconds).unwrap_or(1)),
+            policy,
+            dry_run: !dry_run.is_empty(),
+            asks_whether_gone: orphan == Some(false),
+            ..Self::default()
+        })
     }
+}
+
+/// The rest of a namespace's status stays.
+fn put_phase(object: &mut Value, phase: &str) {
+    if !object["status"].is_object() {
+        object["status"] = json!({});
+    }
+    object["status"]["phase"] = phase.into();
 }
 
 fn number(text: &str, field: &str) -> Result<i64> {
@@ -129,8 +153,8 @@ fn set_deletion(object: &mut Value, began: Timestamp, grace: u64) {
 }
 
 impl Call<'_> {
-    /// Delete an object: now, or once nothing holds it back.
-    pub(crate) fn delete(&mut self, name: &str, options: &DeleteOptions) -> Result<Answer> {
+    /// Delete an object: now, which is then true, or once nothing holds it back.
+    pub(crate) fn delete(&mut self, name: &str, options: &DeleteOptions) -> Result<(Answer, bool)> {
         loop {
             if let Some(answer) = self.try_delete(name, options)? {
                 return Ok(answer);
@@ -139,8 +163,8 @@ impl Call<'_> {
     }
 
     /// `None` if somebody else was faster.
-    fn try_delete(&mut self, name: &str, options: &DeleteOptions) -> Result<Option<Answer>> {
-        let existing = self.find(name).ok_or_else(|| self.not_found(name))?;
+    fn try_delete(&mut self, name: &str, options: &DeleteOptions) -> Result<Option<(Answer, bool)>> {
+        let mut existing = self.find(name).ok_or_else(|| self.not_found(name))?;
         let old = self.served.decode(&existing);
         self.check_delete_preconditions(name, options, &old)?;
         self.check_deletable(name)?;
@@ -149,24 +173,34 @@ impl Call<'_> {
         self.core.admission.run_validating(&review, None)?;
         let new = self.marked(&old, options);
         let gone = may_go(&new);
-        let written = if dry_run {
-            None
-        } else if gone {
-            Some(self.core.store.write(&self.served.table, &existing.key, Some(existing.revision), None))
-        } else {
-            let content = self.encode(&new);
-            if content == *existing.content() {
-                return Ok(Some(Answer::Stored(existing)));
-            }
-            Some(self.core.store.write(&self.served.table, &existing.key, Some(existing.revision), Some(content)))
-        };
-        match written {
-            Some(Err(Refused::Moved)) => Ok(None),
-            Some(Err(refused)) => Err(self.refused(name, &refused)),
-            _ if gone => Ok(Some(self.deleted(name, old))),
-            Some(Ok(change)) => Ok(change.after.clone().map(Answer::Stored)),
-            None => Ok(Some(Answer::Value(new))),
+        let graceful = self.served.strategy().grace.is_some();
+        let last = if graceful { &new } else { &old };
+        if dry_run {
+            let answer = if gone { self.deleted(name, last.clone(), None) } else { Answer::Value(new) };
+            return Ok(Some((answer, gone)));
         }
+        let write = |existing: &Object, content| {
+            let seen = Some(existing.revision);
+            match self.core.store.write(&self.served.table, &existing.key, seen, content) {
+                Ok(change) => Ok(Some(change)),
+                Err(Refused::Moved) => Ok(None),
+                Err(refused) => Err(self.refused(name, &refused)),
+            }
+        };
+        // Those that are given time are marked even if that is none: who watches them sees it.
+        if !gone || graceful {
+            let content = self.encode(&new)?;
+            if content != *existing.content() {
+                let Some(change) = write(&existing, Some(content))? else { return Ok(None) };
+                let Some(marked) = change.after.clone() else { return Ok(None) };
+                existing = marked;
+            }
+        }
+        if !gone {
+            return Ok(Some((Answer::Stored(existing), false)));
+        }
+        let Some(change) = write(&existing, None)? else { return Ok(None) };
+        Ok(Some((self.deleted(name, last.clone(), Some(change.revision)), true)))
     }
 
     /// The object as its deletion leaves it: marked, with the finalizers that the policy asks for.
@@ -192,10 +226,19 @@ impl Call<'_> {
             }
             return new;
         }
+        if &*self.served.table == DEFINITIONS {
+            // Not an ordinary deletion: nothing but a time, and a condition in the same write.
+            let now = self.core.clock.timestamp();
+            crate::crd::status::await_deletion(&mut new["status"], &now);
+            meta_mut(&mut new).insert("deletionTimestamp".into(), now.into());
+            return new;
+        }
         set_deletion(&mut new, self.core.clock.now(), wanted);
         bump_generation(&mut new);
         if &*self.served.table == NAMESPACES {
-            new["status"] = json!({"phase": "Terminating"});
+            // They are told apart from all others: nobody waits for them, but for what is in them.
+            meta_mut(&mut new).remove("deletionGracePeriodSeconds");
+            put_phase(&mut new, "Terminating");
         }
         new
     }
@@ -230,10 +273,13 @@ impl Call<'_> {
         }
     }
 
-    /// Most types answer with a `Status`, some with the object.
-    fn deleted(&self, name: &str, object: Value) -> Answer {
+    /// Most types answer with a `Status`, some with the object, as of the revision at which it went.
+    fn deleted(&self, name: &str, mut object: Value, revision: Option<u64>) -> Answer {
         let resource = &self.served.resource;
         if resource.strategy.returns_deleted {
+            if let Some(revision) = revision {
+                meta_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
+            }
             return Answer::Value(object);
         }
         let mut details = json!({"name": name, "kind": &*resource.plural, "uid": meta_text(&object, "uid")});
@@ -247,25 +293,23 @@ impl Call<'_> {
 
     fn check_delete_preconditions(&self, name: &str, options: &DeleteOptions, object: &Value) -> Result<()> {
         let resource = &self.served.resource;
-        let conflict = |cause: String| {
-            // Here, unlike elsewhere, the details name the kind.
-            let mut failure = self.conflict(name, cause);
-            if let Some(details) = &mut failure.details {
-                details.kind = resource.kind.to_string();
+        let wanted = [
+            ("UID", &options.uid, meta_text(object, "uid"), "deleted and then recreated"),
+            ("ResourceVersion", &options.resource_version, meta_text(object, "resourceVersion"), "modified"),
+        ];
+        for (what, wanted, found, happened) in wanted {
+            let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) else { continue };
+            if &*self.served.table == NAMESPACES {
+                let said =
+                    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+                return Err(self.conflict(name, said));
             }
-            failure
-        };
-        let found = meta_text(object, "uid");
-        if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != found) {
-            return Err(conflict(format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
-            )));
-        }
-        let found = meta_text(object, "resourceVersion");
-        if let Some(version) = options.resource_version.as_deref().filter(|version| *version != found) {
-            return Err(conflict(format!(
-                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {found}"
-            )));
+            let said = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object \
+                 might have been {happened}"
+            );
+            // Here, unlike elsewhere, it is the kind that is named.
+            return Err(Failure::conflict(&resource.group, &resource.kind, name, said));
         }
         Ok(())
     }

@@ -7,12 +7,14 @@
 //! All of that runs without the store's lock, on the object as it was when the request looked. If somebody else was faster, the
 //! store refuses, and an update starts anew from the object as it is then: a patch never conflicts unless it says what it expects.
 
+mod accept;
 mod create;
 mod delete;
 mod read;
 mod scale;
 mod update;
 
+pub(crate) use accept::unrecognized;
 pub(crate) use delete::{CLEANUP, DeleteOptions, FOREGROUND, ORPHAN};
 pub(crate) use read::{Filter, List};
 pub(crate) use scale::ScaleInput;
@@ -21,9 +23,9 @@ pub(crate) use update::Input;
 use crate::{
     admission::{Operation, Review},
     auth::Identity,
+    builtin,
     catalog::Served,
-    decode::Body,
-    http::query::write::{FieldValidation, WriteOptions},
+    http::query::write::WriteOptions,
     meta,
     object::{Content, Key, Object},
     server::Core,
@@ -83,7 +85,9 @@ impl Call<'_> {
     }
 
     fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Box<Failure> {
-        Failure::invalid(&self.served.resource.group, &self.served.resource.kind, name, errors)
+        let resource = &self.served.resource;
+        let (group, _) = builtin::storage_of(&resource.group, &resource.plural);
+        Failure::invalid(group, &resource.kind, name, errors)
     }
 
     fn conflict(&self, name: &str, cause: impl std::fmt::Display) -> Box<Failure> {
@@ -96,101 +100,6 @@ impl Call<'_> {
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Object>> {
         self.core.store.get(&self.served.table, self.key(name).as_str())
-    }
-
-    /// A body as an object of this resource: of the right kind, with metadata of the right types, in the right place, fitting its
-    /// schema.
-    pub(crate) fn accept(&mut self, body: Body) -> Result<Value> {
-        let mut object = self.read(body)?;
-        self.check_namespace(&mut object)?;
-        Ok(object)
-    }
-
-    /// The same, wherever it is.
-    fn read(&mut self, body: Body) -> Result<Value> {
-        let Body { value: mut object, duplicates } = body;
-        self.check_kind(&mut object)?;
-        meta::types::check_types(&object)?;
-        let mut faults: Vec<_> = duplicates.iter().map(|field| format!("duplicate field \"{field}\"")).collect();
-        let unknown = meta::types::tidy(&mut object);
-        faults.extend(unknown.iter().map(|field| format!("unknown field \"{field}\"")));
-        self.fit(&mut object, faults)?;
-        Ok(object)
-    }
-
-    fn check_kind(&self, object: &mut Value) -> Result<()> {
-        let resource = &self.served.resource;
-        let expected = resource.api_version();
-        let Some(fields) = object.as_object_mut() else {
-            return Err(Failure::bad_request(format!("the body is not an object of kind {}", resource.kind)));
-        };
-        for name in ["apiVersion", "kind"] {
-            if fields.get(name).is_some_and(|value| !value.is_string() && !value.is_null()) {
-                return Err(Failure::bad_request(format!("json: cannot unmarshal {name}: it is not a string")));
-            }
-        }
-        let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
-        if resource.strategy.custom && (kind.is_empty() || api_version.is_empty()) {
-            let missing = if kind.is_empty() { "Kind" } else { "apiVersion" };
-            return Err(Failure::bad_request(format!("Object '{missing}' is missing in the body of the request")));
-        }
-        if !api_version.is_empty() && api_version != expected {
-            return Err(Failure::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-            )));
-        }
-        if !kind.is_empty() && kind != &*resource.kind {
-            return Err(Failure::bad_request(format!(
-                "{kind} in version \"{}\" cannot be handled as a {}",
-                resource.version, resource.kind
-            )));
-        }
-        fields.insert("apiVersion".into(), expected.into());
-        fields.insert("kind".into(), (&*resource.kind).into());
-        Ok(())
-    }
-
-    fn check_namespace(&self, object: &mut Value) -> Result<()> {
-        let given = meta_text(object, "namespace");
-        if !given.is_empty() && given != self.namespace {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-        let meta = meta_mut(object);
-        if self.namespace.is_empty() {
-            meta.remove("namespace");
-        } else {
-            meta.insert("namespace".into(), self.namespace.into());
-        }
-        for managed in ["managedFields", "selfLink"] {
-            meta.remove(managed);
-        }
-        Ok(())
-    }
-
-    /// Drop what the schema does not know, and say so in the way the request wants to hear it; fill in defaults. `faults` are what
-    /// decoding found already.
-    fn fit(&mut self, object: &mut Value, mut faults: Vec<String>) -> Result<()> {
-        let (resource, schema) = (&self.served.resource, &self.served.resource.schema);
-        if !resource.strategy.custom
-            && let Some(error) = schema.decode_error(object)
-        {
-            let (kind, version) = (&resource.kind, &resource.version);
-            let message = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}");
-            return Err(Failure::bad_request(message));
-        }
-        faults.extend(schema.prune(object).into_iter().map(|field| format!("unknown field \"{field}\"")));
-        match self.options.field_validation {
-            FieldValidation::Strict if !faults.is_empty() => {
-                return Err(Failure::bad_request(format!("strict decoding error: {}", faults.join(", "))));
-            }
-            FieldValidation::Warn => self.warn_all(faults),
-            FieldValidation::Strict | FieldValidation::Ignore => {}
-        }
-        schema.default(object);
-        Ok(())
     }
 
     fn warn_all(&mut self, warnings: Vec<String>) {
@@ -237,6 +146,11 @@ impl Call<'_> {
         *object = self.served.shown(stored);
     }
 
+    /// What the type takes of other objects.
+    fn settle(&self, name: &str, object: &mut Value, old: Option<&Value>) -> Result<()> {
+        builtin::settle(self.core, self.served.strategy().needs, name, object, old)
+    }
+
     /// All that is wrong with an object.
     fn validate(&self, name: &str, object: &Value, old: Option<&Value>) -> Result<()> {
         let resource = &self.served.resource;
@@ -245,10 +159,21 @@ impl Call<'_> {
             Some(old) => meta::validate_update(resource, object, old),
         };
         if resource.strategy.custom {
-            errors.extend(resource.schema.validate(object, old));
+            // The real server looks at these twice, and the second time as if they were new.
+            if old.is_some() {
+                errors.extend(errors.clone());
+                errors.extend(meta::validate_create(resource, object));
+            }
+            errors.extend(match (self.part, old) {
+                (Part::Status, Some(old)) => resource.schema.validate_status(object, old),
+                _ => resource.schema.validate(object, old),
+            });
+            errors.extend(resource.strategy.scale.iter().flat_map(|scale| scale::errors(scale, object)));
         }
         // What types ask beyond that is about what a status update leaves as it is.
-        if self.part != Part::Status {
+        if self.part == Part::Status {
+            errors.extend((resource.strategy.validate_status)(object));
+        } else {
             errors.extend(self.type_errors(object, old));
         }
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
@@ -263,8 +188,8 @@ impl Call<'_> {
         validate(&stored(object), old.map(stored).as_ref())
     }
 
-    /// The object as the storage version has it, encoded.
-    fn encode(&self, object: &Value) -> Content {
+    /// The object as the storage version has it, encoded; refused if it is larger than the real server's store takes.
+    fn encode(&self, object: &Value) -> Result<Content> {
         let mut stored;
         let mut object = object;
         if self.served.is_converted() || self.served.storage_schema.is_some() || self.core.admission.is_mutating() {
@@ -278,7 +203,11 @@ impl Call<'_> {
             }
             object = &stored;
         }
-        Content::encode(object.as_object().unwrap_or(&Map::new()))
+        let content = Content::encode(object.as_object().unwrap_or(&Map::new()));
+        if content.tail().len() > MAX_STORED {
+            return Err(Failure::new(500, None, "etcdserver: request is too large"));
+        }
+        Ok(content)
     }
 
     /// A refusal that trying again does not help against.
@@ -290,6 +219,9 @@ impl Call<'_> {
         }
     }
 }
+
+/// The longest request that etcd takes, in bytes.
+const MAX_STORED: usize = 3 << 19;
 
 const CHANGED_MEANWHILE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";

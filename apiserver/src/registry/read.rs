@@ -38,12 +38,7 @@ impl Filter {
     /// 400 if a field cannot be selected by.
     pub(crate) fn new(served: &Served, namespace: &str, options: &ListOptions) -> Result<Self> {
         for requirement in options.fields.requirements() {
-            let field = requirement.field.as_str();
-            let known = matches!(field, "metadata.name" | "metadata.namespace")
-                || served.resource.selectable.iter().any(|selectable| selectable.name == field);
-            if !known {
-                return Err(Failure::bad_request(format!("field label not supported: {field}")));
-            }
+            check_selectable(served, &requirement.field)?;
         }
         Ok(Self { namespace: namespace.into(), labels: options.labels.clone(), fields: options.fields.clone() })
     }
@@ -76,6 +71,27 @@ impl Filter {
     }
 }
 
+/// Types that tell which fields can be selected by know whether they have a namespace; to the others only the fields of all types are known.
+fn check_selectable(served: &Served, field: &str) -> Result<()> {
+    let resource = &served.resource;
+    let tells = resource.strategy.custom || !resource.selectable.is_empty();
+    let known = match field {
+        "metadata.name" => true,
+        "metadata.namespace" => resource.namespaced || !tells,
+        _ => resource.selectable.iter().any(|selectable| selectable.name == field),
+    };
+    if known {
+        return Ok(());
+    }
+    Err(Failure::bad_request(match &*resource.kind {
+        _ if !tells => {
+            format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        }
+        "Job" if !resource.strategy.custom => format!("field label \"{field}\" not supported for Job"),
+        _ => format!("field label not supported: {field}"),
+    }))
+}
+
 fn field_text(served: &Served, object: Option<&Value>, field: &str) -> String {
     let selectable = served.resource.selectable.iter().find(|selectable| selectable.name == field);
     let value = selectable
@@ -102,7 +118,7 @@ impl Call<'_> {
     /// What a list asks for.
     pub(crate) fn list(&self, options: &ListOptions) -> Result<List> {
         let filter = Filter::new(self.served, self.namespace, options)?;
-        let any_state = options.resource_version == Some(0) && options.position.is_none();
+        let any_state = options.resource_version == Some(0);
         let limit = options.limit.filter(|_| !any_state);
         let (at, from) = self.start(options, limit)?;
         let only = options.fields.exact("metadata.name").map(|name| self.key(name));
@@ -118,11 +134,11 @@ impl Call<'_> {
         let mut scan = scan.map_err(|Expired { floor }| self.expired(options, at.unwrap_or(0), floor, &from))?;
         let mut more = scan.remaining > 0 && only.is_none();
         if filter.is_selective() {
-            scan.objects.retain(|object| filter.matches(self.served, object));
-            if let Some(limit) = limit.filter(|limit| scan.objects.len() > *limit) {
-                scan.objects.truncate(limit);
-                more = true;
-            }
+            let mut left = scan.objects.into_iter();
+            let selected = left.by_ref().filter(|object| filter.matches(self.served, object));
+            scan.objects = selected.take(limit.unwrap_or(usize::MAX)).collect();
+            // A full page does not look whether what comes after it is selected, too.
+            more = left.len() > 0;
         }
         let next = scan
             .objects

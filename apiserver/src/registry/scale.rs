@@ -1,31 +1,33 @@
 //! The `/scale` of an object: `autoscaling/v1 Scale`, made of its numbers and written back into them.
 
-use super::{Answer, Call, Input, Part, meta_text};
+use super::{
+    Answer, Call, Input, Part,
+    accept::{check_name, unreadable_patch},
+    meta_text,
+};
 use crate::{
+    decode::Body,
     meta,
     object::Object,
     patch::Patch,
     resource::Scale,
+    schema::Schema,
     status::{Failure, FieldError, Result},
 };
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
 
 /// How a scale is to change.
 pub(crate) enum ScaleInput {
-    Replace(Value),
-    Patch(Patch),
+    Replace(Body),
+    /// By this, of which this is doubtful.
+    Patch(Patch, Vec<String>),
 }
 
-impl ScaleInput {
-    /// A body, which has to be an object with metadata that is some.
-    pub(crate) fn replace(scale: Value) -> Result<Self> {
-        if !scale.is_object() {
-            return Err(Failure::bad_request("the body is not an object of kind Scale"));
-        }
-        meta::types::check_types(&scale)?;
-        Ok(Self::Replace(scale))
-    }
-}
+/// What it is, for those who say nothing.
+const KIND: (&str, &str) = ("autoscaling/v1", "Scale");
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin("io.k8s.api.autoscaling.v1.Scale"));
 
 impl Call<'_> {
     /// An object's scale.
@@ -40,24 +42,26 @@ impl Call<'_> {
         loop {
             let existing = self.find(name).ok_or_else(|| self.not_found(name))?;
             let mut object = self.served.decode(&existing);
-            let mut wanted = show(&object, &scale);
+            let shown = show(&object, &scale);
+            let wanted = self.wanted(input, &shown)?;
+            check_name(name, &wanted)?;
+            let seen = meta_text(&wanted, "resourceVersion").to_owned();
             let conditional = match input {
-                ScaleInput::Replace(replacement) => {
-                    wanted = replacement.clone();
-                    !meta_text(replacement, "resourceVersion").is_empty()
-                }
-                ScaleInput::Patch(patch) => {
-                    let before = meta_text(&wanted, "resourceVersion").to_owned();
-                    patch.apply(&mut wanted)?;
-                    before != meta_text(&wanted, "resourceVersion")
-                }
+                ScaleInput::Replace(_) => !seen.is_empty(),
+                ScaleInput::Patch(..) => seen != meta_text(&shown, "resourceVersion"),
             };
-            let replicas =
-                replicas(&wanted).map_err(|error| Failure::invalid("autoscaling", "Scale", name, vec![error]))?;
+            if matches!(input, ScaleInput::Replace(_)) && !meta_text(&wanted, "uid").is_empty() {
+                self.check_uid(name, meta_text(&wanted, "uid"), &object)?;
+            }
+            let replicas = wanted.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+            if replicas < 0 && !self.served.strategy().custom {
+                let error =
+                    FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+                return Err(Failure::invalid("autoscaling", "Scale", name, vec![error]));
+            }
             set(&mut object, &scale.spec_replicas, replicas.into());
             if conditional {
-                super::meta_mut(&mut object)
-                    .insert("resourceVersion".into(), meta_text(&wanted, "resourceVersion").into());
+                super::meta_mut(&mut object).insert("resourceVersion".into(), seen.into());
             }
             let mut whole = Call { part: Part::Scale, warnings: Vec::new(), ..*self };
             match whole.update(name, &Input::Replace(object)) {
@@ -69,19 +73,135 @@ impl Call<'_> {
             }
         }
     }
+
+    /// The scale that a request asks for.
+    fn wanted(&mut self, input: &ScaleInput, shown: &Value) -> Result<Value> {
+        let (mut scale, faults, patched) = match input {
+            ScaleInput::Replace(body) => (body.value.clone(), body.faults.clone(), None),
+            ScaleInput::Patch(patch, faults) => {
+                let mut scale = shown.clone();
+                patch.apply(&mut scale)?;
+                let patched = scale.to_string();
+                (scale, faults.clone(), Some(patched))
+            }
+        };
+        if let Err(why) = self.read_scale(&mut scale, faults) {
+            return Err(match patched {
+                Some(patched) => unreadable_patch(patched, &why),
+                None if self.served.strategy().custom => Failure::bad_request(UNREADABLE),
+                None => Failure::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}")),
+            });
+        }
+        self.check_namespace(&mut scale)?;
+        Ok(scale)
+    }
+
+    fn read_scale(&mut self, scale: &mut Value, mut faults: Vec<String>) -> Result<(), String> {
+        if !scale.is_object() {
+            return Err("json: cannot unmarshal what is no object".into());
+        }
+        for (field, wanted) in [("apiVersion", KIND.0), ("kind", KIND.1)] {
+            if matches!(&scale[field], given if given.is_null() || given == "") {
+                scale[field] = wanted.into();
+            }
+        }
+        if scale["apiVersion"] != KIND.0 || scale["kind"] != KIND.1 {
+            return Err(format!("no kind {} is registered for version {}", scale["kind"], scale["apiVersion"]));
+        }
+        meta::types::check_types(scale)?;
+        if let Some(error) = SCHEMA.decode_error(scale) {
+            return Err(error);
+        }
+        faults.extend(meta::types::tidy(scale).iter().map(|field| format!("unknown field \"{field}\"")));
+        faults.extend(SCHEMA.prune(scale).iter().map(|field| format!("unknown field \"{field}\"")));
+        self.tell(faults)
+    }
 }
 
-fn replicas(scale: &Value) -> Result<i64, FieldError> {
-    let field = "spec.replicas";
-    let value = scale.get("spec").and_then(|spec| spec.get("replicas"));
-    let number = match value {
-        None | Some(Value::Null) => 0,
-        Some(value) => value.as_i64().ok_or_else(|| FieldError::invalid(field, value, "must be a whole number"))?,
+/// The real server's words for all scales of custom resources that it cannot read: it stumbles over its own failure.
+const UNREADABLE: &str = "no kind is registered for the type v1.Scale";
+
+/// What is wrong with the places of a custom resource that its scale is made of.
+pub(super) fn errors(scale: &Scale, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for path in [&scale.spec_replicas, &scale.status_replicas] {
+        let field = format!(".{}", path.join("."));
+        let number = match reach(object, path) {
+            Ok(None) => continue,
+            Ok(Some(Value::Number(number))) if number.is_i64() => number.as_i64().unwrap_or_default(),
+            Ok(Some(value)) => {
+                errors.push(FieldError::invalid(&field, &0.into(), accessor_error(&field, value, "int64")));
+                continue;
+            }
+            Err(value) => {
+                let why = accessor_error(&field, value, "map[string]interface{}");
+                errors.push(FieldError::invalid(field, &0.into(), why));
+                continue;
+            }
+        };
+        if number < 0 {
+            errors.push(FieldError::invalid(field, &number.into(), "should be a non-negative integer"));
+        } else if number > i64::from(i32::MAX) {
+            let why = format!("should be less than or equal to {}", i32::MAX);
+            errors.push(FieldError::invalid(field, &number.into(), why));
+        }
+    }
+    if let Some(path) = &scale.selector {
+        let field = format!(".{}", path.join("."));
+        let wrong = match reach(object, path) {
+            Ok(None | Some(Value::String(_))) => None,
+            Ok(Some(value)) => Some((value, "string")),
+            Err(value) => Some((value, "map[string]interface{}")),
+        };
+        if let Some((value, wanted)) = wrong {
+            let why = accessor_error(&field, value, wanted);
+            errors.push(FieldError::invalid(field, &"".into(), why));
+        }
+    }
+    errors
+}
+
+/// What is at a path, if anything is; what is in the way, otherwise.
+fn reach<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, &'a Value> {
+    let mut value = object;
+    for field in path {
+        let Some(fields) = value.as_object() else { return Err(value) };
+        match fields.get(field) {
+            Some(inner) => value = inner,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(value))
+}
+
+fn accessor_error(field: &str, value: &Value, wanted: &str) -> String {
+    let found = match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     };
-    if number < 0 {
-        Err(FieldError::invalid(field, &number.into(), "should be a non-negative integer"))
-    } else {
-        Ok(number)
+    format!("{field} accessor error: {} is of the type {found}, expected {wanted}", printed(value))
+}
+
+/// As Go prints a value.
+fn printed(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.as_i64().map_or_else(
+            || number.as_f64().map_or_else(String::new, |number| number.to_string()),
+            |number| number.to_string(),
+        ),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}:{}", printed(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
     }
 }
 
@@ -100,7 +220,7 @@ fn show(object: &Value, scale: &Scale) -> Value {
         status["selector"] = selector.into();
     }
     let mut spec = Map::new();
-    if let Some(replicas) = number(&scale.spec_replicas) {
+    if let Some(replicas) = number(&scale.spec_replicas).filter(|replicas| *replicas != 0) {
         spec.insert("replicas".into(), replicas.into());
     }
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status})

@@ -1,9 +1,9 @@
 //! Changes of objects: a replacement, or a patch of what is there.
 
-use super::{Answer, Call, Part, bump_generation, may_go, meta_mut, meta_text};
+use super::{Answer, Call, Part, accept::check_name, bump_generation, may_go, meta_mut, meta_text};
 use crate::{
     admission::Operation,
-    decode::Body,
+    builtin::{self, Needs},
     meta,
     object::Object,
     patch::Patch,
@@ -17,12 +17,15 @@ use serde_json::Value;
 pub(crate) enum Input {
     /// Into this, as [`Call::accept`] gave it.
     Replace(Value),
-    /// By this, in which these fields were there twice.
+    /// By this, of which this is doubtful.
     Patch(Patch, Vec<String>),
 }
 
 /// What only the server may change, once an object is there.
-const KEPT: [&str; 4] = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+const KEPT: [&str; 2] = ["creationTimestamp", "generation"];
+
+/// What only the server may change too; but somebody who begins a deletion by an update is told so.
+const KEPT_ONCE_THERE: [&str; 2] = ["deletionTimestamp", "deletionGracePeriodSeconds"];
 
 impl Call<'_> {
     /// Change an object; true if it was created by that.
@@ -48,7 +51,7 @@ impl Call<'_> {
 
     /// A revision in it says nothing, but a uid is of an object that is gone.
     fn create_by_update(&mut self, name: &str, mut object: Value) -> Result<Answer> {
-        self.check_name(name, &mut object)?;
+        check_name(name, &object)?;
         let uid = meta_text(&object, "uid");
         if !uid.is_empty() {
             self.check_uid(name, uid, &Value::Null)?;
@@ -64,12 +67,22 @@ impl Call<'_> {
         self.check_preconditions(name, input, &new, &old)?;
         self.keep_other_parts(&mut new, &old);
         self.mutate(Operation::Update, name, &mut new, Some(&old))?;
-        self.warnings.extend(meta::dedupe_owner_references(&mut new));
+        let patched = matches!(input, Input::Patch(..));
+        self.warnings.extend(meta::dedupe_owner_references(&mut new, patched));
         self.prepare_update(&mut new, &old);
+        let core = self.core;
+        let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
+        if self.part == Part::Whole {
+            self.settle(name, &mut new, Some(&old))?;
+        }
         self.validate(name, &new, Some(&old))?;
+        if self.served.strategy().custom {
+            self.warnings.extend(meta::finalizer_warnings(&new, Some(&old)));
+        }
+        self.warnings.extend((self.served.strategy().warn)(&new));
         self.core.admission.run_validating(&self.review(Operation::Update, name, Some(&old)), Some(&new))?;
         let gone = may_go(&new) && !may_go(&old);
-        let content = self.encode(&new);
+        let content = self.encode(&new)?;
         if content == *existing.content() && !gone {
             return Ok(Some(Answer::Stored(existing.clone())));
         }
@@ -90,56 +103,19 @@ impl Call<'_> {
     fn changed(&mut self, name: &str, input: &Input, old: &Value) -> Result<Value> {
         match input {
             Input::Replace(object) => {
-                let mut object = object.clone();
-                self.check_name(name, &mut object)?;
-                Ok(object)
+                check_name(name, object)?;
+                Ok(object.clone())
             }
-            Input::Patch(patch, duplicates) => {
-                let mut object = old.clone();
-                patch.apply(&mut object)?;
-                self.check_stays(name, &object)?;
-                let body = Body { value: object, duplicates: duplicates.clone() };
-                // A patch may be well-formed and still make something that cannot be read. That failure names no kind.
-                let mut object = self.read(body).map_err(|failure| {
-                    let mut shown = old.clone();
-                    _ = patch.apply(&mut shown);
-                    let shown = Value::from(shown.to_string());
-                    Failure::invalid("", "", "", vec![FieldError::invalid("patch", &shown, failure.message)])
-                })?;
-                self.check_namespace(&mut object)?;
-                self.check_name(name, &mut object)?;
+            Input::Patch(patch, faults) => {
+                let patched = || {
+                    let mut object = old.clone();
+                    patch.apply(&mut object).map(|()| object)
+                };
+                let object = self.accept_patched(patched()?, faults.clone(), || patched().unwrap_or_default())?;
+                check_name(name, &object)?;
                 Ok(object)
             }
         }
-    }
-
-    /// A patch does not move an object.
-    fn check_stays(&self, name: &str, object: &Value) -> Result<()> {
-        for (field, here) in [("name", name), ("namespace", self.namespace)] {
-            if let Some(given) = object["metadata"][field].as_str().filter(|given| *given != here) {
-                return Err(Failure::bad_request(format!(
-                    "the {field} of the object ({given}) does not match the {field} on the URL ({here})"
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_name(&self, name: &str, object: &mut Value) -> Result<()> {
-        let meta = meta_mut(object);
-        let given = meta.get("name").and_then(Value::as_str).unwrap_or_default();
-        if given.is_empty() && self.part == Part::Whole {
-            return Err(Failure::bad_request(format!(
-                "name is required in metadata: the object at this path is \"{name}\""
-            )));
-        }
-        if !given.is_empty() && given != name {
-            return Err(Failure::bad_request(format!(
-                "the name of the object ({given}) does not match the name on the URL ({name})"
-            )));
-        }
-        meta.insert("name".into(), name.into());
-        Ok(())
     }
 
     /// The resourceVersion and uid that a request carries are what it expects.
@@ -191,14 +167,11 @@ impl Call<'_> {
                     copy(&new["metadata"], &mut kept["metadata"], field);
                 }
                 *new = kept;
-            }
-            Part::Finalize => {
-                let mut kept = old.clone();
-                if kept.get("spec").is_some_and(Value::is_object) {
-                    copy(new.get("spec").unwrap_or(&Value::Null), &mut kept["spec"], "finalizers");
+                if &*self.served.table == crate::catalog::DEFINITIONS {
+                    crate::crd::status::keep_stored(new);
                 }
-                *new = kept;
             }
+            Part::Finalize => copy(old, new, "status"),
         }
     }
 
@@ -211,6 +184,11 @@ impl Call<'_> {
                 None => meta.remove(field),
             };
         }
+        for field in KEPT_ONCE_THERE {
+            if let Some(value) = old_meta.get(field) {
+                meta.insert(field.into(), value.clone());
+            }
+        }
         for field in ["uid", "resourceVersion"] {
             if meta.get(field).and_then(Value::as_str).is_none_or(str::is_empty)
                 && let Some(value) = old_meta.get(field)
@@ -218,8 +196,10 @@ impl Call<'_> {
                 meta.insert(field.into(), value.clone());
             }
         }
-        if self.part == Part::Whole {
-            self.prepare(new, Some(old));
+        match self.part {
+            Part::Whole => self.prepare(new, Some(old)),
+            Part::Finalize => builtin::prepare_finalize(new),
+            Part::Status | Part::Scale => {}
         }
         if self.served.strategy().generation == Generation::Spec && self.counts(new, old) {
             bump_generation(new);

@@ -1,12 +1,13 @@
 //! Kubernetes' own types, from a table that is unpacked when the first of them is asked for.
 //!
 //! `builtin.json.gz` is made by `cargo xtask openapi` from `api/openapi-spec/swagger.json` of `k8s.io/kubernetes`
-//! v1.37.1, Copyright The Kubernetes Authors, under the Apache License 2.0.
+//! v1.37.1 and the types of `k8s.io/api` of the same version, Copyright The Kubernetes Authors, under the Apache License 2.0.
 
 use super::{Additional, Format, Id, Kind, List, Node, Schema};
+use crate::builtin::defaults;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, io::Read, sync::Arc, sync::LazyLock};
 
 const DATA: &[u8] = include_bytes!("builtin.json.gz");
@@ -47,6 +48,10 @@ struct Raw {
     list_map_keys: Vec<String>,
     #[serde(rename = "x-kubernetes-map-type", default)]
     map_type: String,
+    #[serde(rename = "x-go-zero", default)]
+    zero: Vec<Box<str>>,
+    #[serde(rename = "x-go-written")]
+    written: Option<Map<String, Value>>,
 }
 
 fn unpacked() -> BTreeMap<String, Raw> {
@@ -110,7 +115,7 @@ impl Builder<'_> {
             Some(each) => {
                 let id = self.add(each);
                 // In Go a null in a map is the zero value, which for a text is the empty one.
-                if each.kind == "string" && each.format.is_empty() {
+                if each.kind == "string" && matches!(each.format.as_str(), "" | "byte") {
                     self.nodes[id as usize].default = Some(json!(""));
                 }
                 Additional::Each(id)
@@ -136,7 +141,10 @@ impl Builder<'_> {
                 "byte" => Some(Format::Byte),
                 _ => None,
             },
-            written_empty: raw.required.clone(),
+            // Of types that are known better, `filled` says it.
+            written_empty: if raw.written.is_some() { Vec::new() } else { raw.required.clone() },
+            zero: raw.zero.clone(),
+            filled: raw.written.iter().flatten().map(|(field, value)| (field.as_str().into(), value.clone())).collect(),
             ..Node::default()
         }
     }
@@ -147,21 +155,18 @@ fn special(name: &str, mut node: Node) -> Node {
     let (package, short) = name.rsplit_once('.').unwrap_or(("", name));
     let version = package.rsplit_once('.').map_or(package, |(_, last)| last);
     node.go = Some(format!("{version}.{short}").into());
-    // Lists that are optional, yet without `omitempty`.
-    let written: &[&str] = match short {
-        "ClusterRole" | "Role" => &["rules"],
-        "ContainerImage" => &["names"],
-        "CSINodeDriver" => &["topologyKeys"],
-        "CustomResourceDefinitionStatus" => &["conditions", "storedVersions"],
-        "EndpointSlice" => &["endpoints", "ports"],
-        "HorizontalPodAutoscalerStatus" => &["currentMetrics"],
-        "ProjectedVolumeSource" => &["sources"],
-        "TokenRequestSpec" => &["audiences"],
-        "WorkloadSpec" => &["podGroupTemplates"],
-        _ => &[],
-    };
-    node.written_empty.extend(written.iter().map(|&field| field.into()));
+    if let Some(own) = name.strip_prefix("io.k8s.api.") {
+        for (field, default) in defaults::of(own) {
+            node.filled.retain(|(name, _)| **name != *field);
+            node.filled.push((field.into(), default));
+        }
+        node.rule = defaults::rule(own);
+    }
     match (package, short) {
+        // Lists that are optional, yet without `omitempty`.
+        (EXTENSIONS, "CustomResourceDefinitionStatus") => {
+            node.written_empty.extend(["conditions", "storedVersions"].map(Into::into));
+        }
         (META, "Time") => node.format = Some(Format::Time),
         (META, "MicroTime") => node.format = Some(Format::MicroTime),
         ("io.k8s.apimachinery.pkg.api.resource", "Quantity") => node.format = Some(Format::Quantity),
@@ -246,7 +251,7 @@ mod tests {
     fn nulls_are_what_they_are_in_go() {
         let mut map = json!({"data": {"a": null, "b": "x"}, "immutable": null});
         Schema::builtin("io.k8s.api.core.v1.ConfigMap").default(&mut map);
-        assert_eq!(map, json!({"data": {"a": "", "b": "x"}}));
+        assert_eq!(map, json!({"metadata": {}, "data": {"a": "", "b": "x"}}));
     }
 
     #[test]

@@ -57,6 +57,9 @@ impl Compiler {
             rules: schema.as_object().and_then(|schema| self.rules(schema)),
             go: None,
             written_empty: Vec::new(),
+            zero: Vec::new(),
+            filled: Vec::new(),
+            rule: None,
         };
         self.nodes.push(node);
         // A definition is at most a few MB, so its nodes are far fewer than 2^32.

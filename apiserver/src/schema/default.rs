@@ -1,6 +1,6 @@
 //! Filling in what an object leaves open, and dropping nulls where nothing may be null.
 
-use super::{Additional, Node, Schema};
+use super::{Additional, Format, Node, Schema, gotime, quantity};
 use serde_json::{Map, Value};
 
 impl Schema {
@@ -22,7 +22,30 @@ impl Schema {
                     self.fill(items, item);
                 }
             }
+            Value::String(_) | Value::Number(_) if matches!(node.format, Some(Format::Quantity)) => {
+                if let Some(canonical) = quantity::canonical(value) {
+                    *value = canonical;
+                }
+            }
+            // Times are shown as those of Greenwich.
+            Value::String(text) if matches!(node.format, Some(Format::Time | Format::MicroTime)) => {
+                let micro = matches!(node.format, Some(Format::MicroTime));
+                if let Some(shown) = gotime::shown(text, micro) {
+                    *text = shown;
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// Fills in one field of an object, which something else has taken away.
+    pub(crate) fn default_field(&self, object: &mut Value, name: &str) {
+        let filled = self.root().filled.iter().find(|(field, _)| **field == *name);
+        if let (Some((_, filled)), Some(node), Some(map)) =
+            (filled, self.field(self.root(), name), object.as_object_mut())
+            && !map.contains_key(name)
+        {
+            self.fill(node, map.entry(name).or_insert(filled.clone()));
         }
     }
 
@@ -43,6 +66,16 @@ impl Schema {
             {
                 map.insert(name.to_string(), default.clone());
             }
+        }
+        for (name, filled) in &node.filled {
+            match map.get_mut(&**name) {
+                None => drop(map.insert(name.to_string(), filled.clone())),
+                Some(value) if value == "" => *value = filled.clone(),
+                Some(_) => {}
+            }
+        }
+        if let Some(rule) = node.rule {
+            rule(map);
         }
         if !node.fields.is_empty() || matches!(node.additional, Additional::Each(_)) {
             for (key, value) in map {

@@ -9,6 +9,16 @@ pub(super) fn parse(text: &str, micro: bool) -> Result<(), String> {
     Reader { text, rest: text, layout }.read(micro)
 }
 
+/// A time as Go writes it, if it is written otherwise: in UTC, and without a fraction or with six digits of it.
+pub(super) fn shown(text: &str, micro: bool) -> Option<String> {
+    let length = if micro { "2006-01-02T15:04:05.000000Z".len() } else { "2006-01-02T15:04:05Z".len() };
+    if text.len() == length && text.ends_with('Z') {
+        return None;
+    }
+    let layout = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
+    Some(text.parse::<jiff::Timestamp>().ok()?.strftime(layout).to_string())
+}
+
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,

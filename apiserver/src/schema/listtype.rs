@@ -141,12 +141,8 @@ impl super::structural::Checker {
             self.invalid(format!("{path}.items.type"), &found, detail);
             return;
         }
-        for (index, key) in keys.iter().enumerate() {
+        for key in keys {
             let name = key.as_str().unwrap_or_default();
-            if keys[..index].contains(key) {
-                let all = &schema["x-kubernetes-list-map-keys"];
-                self.invalid(at.clone(), all, "must not contain duplicate entries");
-            }
             let Some((_, property)) = entries(&items["properties"]).find(|(property, _)| *property == name) else {
                 let all = &schema["x-kubernetes-list-map-keys"];
                 self.invalid(at.clone(), all, "entries must all be names of item properties");
@@ -167,6 +163,9 @@ impl super::structural::Checker {
                 let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
                 self.forbidden(format!("{below}.nullable"), detail);
             }
+        }
+        if (1..keys.len()).any(|index| keys[..index].contains(&keys[index])) {
+            self.invalid(at, &schema["x-kubernetes-list-map-keys"], "must not contain duplicate entries");
         }
     }
 }

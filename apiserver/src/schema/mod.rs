@@ -16,6 +16,7 @@ mod pattern;
 #[cfg(test)]
 mod properties;
 mod prune;
+pub(crate) mod quantity;
 mod structural;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ mod validate;
 
 use crate::status::FieldError;
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::{fmt, sync::Arc};
 
 /// The schema of a resource.
@@ -63,9 +64,18 @@ pub(crate) struct Node {
     pub(crate) rules: Option<Box<Rules>>,
     /// The Go type, for built-ins: `v1.PodSpec`.
     pub(crate) go: Option<Box<str>>,
-    /// The fields that Go writes even if they are empty, for built-ins.
+    /// The fields that Go writes even if they are empty, for types of which nothing more is known.
     written_empty: Vec<Box<str>>,
+    /// The fields that Go leaves out when they are zero, for built-ins.
+    zero: Vec<Box<str>>,
+    /// What fields become that are not given, for built-ins: their default, or what Go writes of them anyway.
+    filled: Vec<(Box<str>, Value)>,
+    /// Fills in what depends on other fields, for built-ins.
+    rule: Option<Rule>,
 }
+
+/// Fills in fields of an object that depend on others.
+pub(crate) type Rule = fn(&mut Map<String, Value>);
 
 /// The types that a value may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -224,6 +234,11 @@ impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Schema").field("nodes", &self.nodes.len()).finish_non_exhaustive()
     }
+}
+
+/// What Go says of a text that is no time; nothing if it is one.
+pub(crate) fn time_error(text: &str) -> Option<String> {
+    gotime::parse(text, false).err()
 }
 
 /// Fields that every object has, and that are not its schema's business.

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 impl Schema {
     /// Drops unknown fields and tells which they were, sorted. apiVersion, kind and metadata of the object itself and
-    /// of embedded ones stay as they are. From built-ins empty lists and maps go too, as they do on their way through
-    /// Go: leaving them in or out is no change.
+    /// of embedded ones stay as they are. From built-ins empty lists and maps and zeros go too, as they do on their
+    /// way through Go: leaving them in or out is no change. What Go writes of them nevertheless comes back as a default.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut walk = Walk { schema: self, unknown: Vec::new() };
         walk.known(self.root(), object, &Path::ROOT);
@@ -33,6 +33,18 @@ impl Node {
             _ => false,
         }
     }
+
+    /// The same of a field, which may also be left out when it is zero.
+    fn omits_field(&self, field: &Self, name: &str, value: &Value) -> bool {
+        let among = |names: &[Box<str>]| names.iter().any(|it| **it == *name);
+        let is_zero = match value {
+            Value::String(text) => text.is_empty(),
+            Value::Number(number) => number.as_i64() == Some(0),
+            Value::Bool(value) => !value,
+            _ => return field.omits(value) && !among(&self.written_empty),
+        };
+        is_zero && among(&self.zero)
+    }
 }
 
 struct Walk<'a> {
@@ -53,8 +65,7 @@ impl Walk<'_> {
                         (Some(id), _) => {
                             let field = self.schema.node(id);
                             self.known(field, value, &path.field(key));
-                            let written = || node.written_empty.iter().any(|name| **name == **key);
-                            return !(self.schema.builtin && field.omits(value)) || written();
+                            return !self.schema.builtin || !node.omits_field(field, key, value);
                         }
                         (None, Additional::Each(id)) => self.known(self.schema.node(id), value, &path.field(key)),
                         (None, Additional::Open | Additional::Refused) => self.unknown(value, &path.field(key)),
@@ -206,7 +217,7 @@ mod tests {
         assert_eq!(
             written("io.k8s.api.apps.v1.Deployment", json!({"spec": spec}))["spec"],
             json!({"selector": {}, "template": {"metadata": {}, "spec": {
-                "containers": [], "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {"sources": []}}],
+                "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}],
             }}})
         );
         let policy = json!({"spec": {"podSelector": {}, "ingress": [{}], "egress": []}});
@@ -219,9 +230,6 @@ mod tests {
     #[test]
     fn what_go_writes_even_if_it_is_empty_stays() {
         for (definition, object) in [
-            ("io.k8s.api.rbac.v1.Role", json!({"rules": []})),
-            ("io.k8s.api.rbac.v1.ClusterRole", json!({"rules": [{"verbs": []}]})),
-            ("io.k8s.api.discovery.v1.EndpointSlice", json!({"endpoints": [], "ports": []})),
             ("io.k8s.api.authentication.v1.UserInfo", json!({"extra": {"k": []}})),
             (
                 "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",

@@ -16,8 +16,8 @@ pub(super) fn check(schema: &Value, path: &str) -> (Vec<FieldError>, Vec<FieldEr
     }
     checker.node(schema, path, &Place { level: Level::Root, depth: 0, meta: false, no_default: None });
     let Checker { mut errors, mut others } = checker;
-    errors.sort_by_cached_key(ToString::to_string);
-    others.sort_by_cached_key(ToString::to_string);
+    errors.sort_by(|one, other| one.field.cmp(&other.field));
+    others.sort_by(|one, other| one.field.cmp(&other.field));
     (errors, others)
 }
 

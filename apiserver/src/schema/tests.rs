@@ -197,7 +197,7 @@ fn numbers_may_be_written_with_a_point_as_long_as_they_are_whole() {
     assert_eq!(
         errors(json!({"color": "red", "replicas": 3.5})),
         [
-            r#"spec.replicas: Invalid value: "number": spec.replicas in body must be of type integer: "number""#,
+            r#"spec.replicas: Invalid value: "float64": spec.replicas in body must be of type int32: "float64""#,
             r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.replicas"#,
         ]
     );

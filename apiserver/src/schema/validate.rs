@@ -24,6 +24,11 @@ impl Schema {
             errors.clear();
             self.check(self.root, object, old, &Path::ROOT, &mut errors);
         }
+        self.finish(object, old, errors)
+    }
+
+    /// What is asked once the values are known to be right or wrong.
+    fn finish(&self, object: &Value, old: Option<&Value>, mut errors: Vec<FieldError>) -> Vec<FieldError> {
         let lists = self.check_lists(object);
         // A list that was wrong before makes all of them forgiven.
         if !lists.is_empty() && old.is_none_or(|old| self.check_lists(old).is_empty()) {
@@ -33,6 +38,26 @@ impl Schema {
             errors.push(FieldError::invalid(NO_FIELD, &Value::Null, NOT_CHECKED));
         }
         errors
+    }
+
+    /// The same for a request on `/status`: the rest of the object is not looked at. The texts know no more than the status does.
+    pub(crate) fn validate_status(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+        let Some((id, status)) = self.root().named("status").zip(object.get("status")) else { return Vec::new() };
+        let mut errors = Vec::new();
+        self.check(id, status, None, &Path::ROOT, &mut errors);
+        if !errors.is_empty() {
+            errors.clear();
+            self.check(id, status, old.get("status"), &Path::ROOT, &mut errors);
+        }
+        for error in &mut errors {
+            match error.field.as_str() {
+                NO_FIELD => {}
+                "" => error.field = "status".into(),
+                inner if inner.starts_with('[') => error.field = format!("status{inner}"),
+                inner => error.field = format!("status.{inner}"),
+            }
+        }
+        self.finish(object, Some(old), errors)
     }
 
     /// The same for one value, which is forgiven if it is what it was.
@@ -278,7 +303,23 @@ fn check_type(node: &Node, value: &Value, found: &mut Found<'_>) {
         _ => false,
     };
     if !fits {
-        found.wrong_type(kind_name(node.kind), type_name(value));
+        match (number_format(node), value) {
+            // Of a number with a format it is the format that is missed, unless a text or a list is there instead.
+            (Some(format), Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
+                found.wrong_type(format, if value.is_number() { "float64" } else { "" });
+            }
+            _ => found.wrong_type(kind_name(node.kind), type_name(value)),
+        }
+    }
+}
+
+fn number_format(node: &Node) -> Option<&'static str> {
+    match (node.kind, &node.format) {
+        (Kind::Integer, Some(Format::Int32)) => Some("int32"),
+        (Kind::Integer, Some(Format::Int64)) => Some("int64"),
+        (Kind::Number, Some(Format::Float)) => Some("float"),
+        (Kind::Number, Some(Format::Double)) => Some("double"),
+        _ => None,
     }
 }
 

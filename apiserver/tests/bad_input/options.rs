@@ -68,10 +68,10 @@ async fn a_list_option_of_the_wrong_type_is_refused() {
             // {"v":"meta.k8s.io/v1","rv":1,"start":"../../secrets/"}
             ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIuLi8uLi9zZWNyZXRzLyJ9", 400),
             ("continue=x&resourceVersion=3", 400),
-            // What parses as no revision is an error that the real server does not know the status of.
-            ("resourceVersion=abc", 500),
-            ("resourceVersion=-1", 500),
-            ("resourceVersion=99999999999999999999", 500),
+            ("resourceVersion=abc", 400),
+            ("resourceVersion=-1", 400),
+            ("resourceVersion=99999999999999999999", 400),
+            // What parses as no revision is, in a watch, an error that the real server does not know the status of.
             ("watch=1&resourceVersion=abc", 500),
             ("resourceVersionMatch=Exact", 422),
             ("resourceVersionMatch=Nope&resourceVersion=1", 422),

@@ -80,7 +80,7 @@ async fn an_object_with_a_finalizer_holds_its_definition_back() {
     server.server.wait_idle().await;
     assert_eq!(condition(&server.get(WIDGETS_DEFINITION).await.expect(200).json, "Terminating").0, "True");
     // What is there can be changed, but nothing comes to it.
-    server.post(WIDGETS, widget("b")).await.expect(405);
+    server.post(WIDGETS, widget("b")).await.expect(403);
     server.merge(&format!("{WIDGETS}/a"), json!({"metadata": {"finalizers": null}})).await.expect(200);
     server.server.wait_idle().await;
     server.get(WIDGETS_DEFINITION).await.expect(404);

@@ -23,7 +23,7 @@ async fn a_definition_is_in_the_legacy_documents() {
     let list = server.get("/apis/example.com/v1").await.expect(200).json;
     assert_eq!((&list["kind"], &list["groupVersion"]), (&json!("APIResourceList"), &json!("example.com/v1")));
     let names: Vec<_> = list["resources"].as_array().into_iter().flatten().map(|it| &it["name"]).collect();
-    assert_eq!(names, ["widgets", "widgets/scale", "widgets/status"]);
+    assert_eq!(names, ["widgets", "widgets/status", "widgets/scale"]);
     let widgets = &list["resources"][0];
     assert_eq!(
         (&widgets["kind"], &widgets["shortNames"], &widgets["namespaced"]),
@@ -50,7 +50,7 @@ async fn the_aggregated_document_has_all_and_a_tag() {
     assert_eq!(resource["verbs"], json!(verbs));
     let below: Vec<_> =
         resource["subresources"].as_array().into_iter().flatten().map(|it| &it["subresource"]).collect();
-    assert_eq!(below, ["scale", "status"]);
+    assert_eq!(below, ["status", "scale"]);
     let beta = named(&named(&group["versions"], "version", "v1beta1")["resources"], "resource", "widgets");
     assert_eq!(beta["subresources"].as_array().map(Vec::len), Some(1));
 

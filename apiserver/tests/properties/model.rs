@@ -193,7 +193,11 @@ impl Model {
             Write::Label(label) => json!({"metadata": {"labels": {"label": label}}}),
             Write::Status { phase, .. } => json!({"status": {"phase": phase}}),
             Write::Finalizers(all) => json!({"metadata": {"finalizers": all}}),
-            Write::Delete(policy) => json!({"propagationPolicy": policy}),
+            // With a body, the query does not count.
+            Write::Delete(policy) => {
+                let dry_run: &[&str] = if operation.dry_run { &["All"] } else { &[] };
+                json!({"propagationPolicy": policy, "dryRun": dry_run})
+            }
         }
     }
 

@@ -234,7 +234,9 @@ impl<S: Sink> Reflector<S> {
                     let failure = at_once(told).then_some(Failure::Refused(refusal));
                     return Next { from: None, failure };
                 }
-                Ok(Line::Error(refusal)) => return Next { from: Some(version), failure: Some(Failure::Refused(refusal)) },
+                Ok(Line::Error(refusal)) => {
+                    return Next { from: Some(version), failure: Some(Failure::Refused(refusal)) };
+                }
                 Err(error) => return Next { from: Some(version), failure: Some(broken(error)) },
             }
             told = true;

@@ -130,7 +130,9 @@ mod tests {
     #[test]
     fn the_lines_of_a_watch_are_told_apart() {
         let said = |text: &'static str| line(text.as_bytes()).expect("a line");
-        assert!(matches!(said(r#"{"type":"ADDED","object":{"a":1}}"#), Line::Put(object) if object.get() == r#"{"a":1}"#));
+        assert!(
+            matches!(said(r#"{"type":"ADDED","object":{"a":1}}"#), Line::Put(object) if object.get() == r#"{"a":1}"#)
+        );
         assert!(matches!(said(r#"{"type":"MODIFIED","object":{}}"#), Line::Put(_)));
         assert!(matches!(said(r#"{"type":"DELETED","object":{}}"#), Line::Deleted(_)));
         let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","creationTimestamp":null}}}"#;
@@ -142,7 +144,8 @@ mod tests {
 
     #[test]
     fn versions_that_are_gone_or_not_there_yet_need_a_list() {
-        let expired = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
+        let expired =
+            br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
         assert!(matches!(line(expired).expect("a line"), Line::Error(refusal) if refusal.needs_a_list()));
         let large = br#"{"code":504,"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
         assert!(Refusal::of(504, large).needs_a_list());
@@ -169,7 +172,10 @@ mod tests {
         let text = r#"{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"abc"},"items":[{"a": 1},"not an object"]}"#;
         let page: Page<'_> = serde_json::from_str(text).expect("a page");
         assert_eq!((page.metadata.resource_version.as_str(), page.metadata.r#continue.as_str()), ("9", "abc"));
-        assert_eq!(page.items.expect("items").iter().map(|item| item.get()).collect::<Vec<_>>(), [r#"{"a": 1}"#, r#""not an object""#]);
+        assert_eq!(
+            page.items.expect("items").iter().map(|item| item.get()).collect::<Vec<_>>(),
+            [r#"{"a": 1}"#, r#""not an object""#]
+        );
         let empty: Page<'_> = serde_json::from_str(r#"{"metadata":{},"items":null}"#).expect("a page");
         assert!(empty.items.is_none());
     }

@@ -1,6 +1,7 @@
 //! The steps of `cargo xtask test`, and how each is run.
 
 use std::{
+    env,
     path::PathBuf,
     process::Command,
     time::{Duration, Instant},
@@ -11,7 +12,8 @@ use clap::ValueEnum;
 
 use super::results::{Totals, closing_line};
 use crate::{
-    deps,
+    deps, envtest,
+    leftovers::Mark,
     process::{self, Event},
     progress::{self, StatusLine},
 };
@@ -26,6 +28,8 @@ pub(super) enum Step {
     Doc,
     /// Dependencies: licences, bans, duplicate versions and sources, by deny.toml
     Deps,
+    /// The real control plane, built when it is absent: cargo xtask envtest
+    Envtest,
     /// Unit and integration tests
     Test,
     /// The examples in the documentation
@@ -37,8 +41,17 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 8] =
-        [Self::Fmt, Self::Clippy, Self::Doc, Self::Deps, Self::Test, Self::Doctest, Self::Peers, Self::Run];
+    pub(super) const ALL: [Self; 9] = [
+        Self::Fmt,
+        Self::Clippy,
+        Self::Doc,
+        Self::Deps,
+        Self::Envtest,
+        Self::Test,
+        Self::Doctest,
+        Self::Peers,
+        Self::Run,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -46,6 +59,7 @@ impl Step {
             Self::Clippy => "clippy",
             Self::Doc => "doc",
             Self::Deps => "deps",
+            Self::Envtest => "envtest",
             Self::Test => "test",
             Self::Doctest => "doctest",
             Self::Peers => "peers",
@@ -90,6 +104,7 @@ impl Runner {
             ),
             Step::Doc => self.doc(),
             Step::Deps => self.deps(),
+            Step::Envtest => self.envtest(),
             // Not --all-targets: that would run the benches as tests.
             Step::Test => self.tests(step, &["--lib", "--bins", "--tests", "--examples"]),
             Step::Doctest => self.tests(step, &["--doc"]),
@@ -119,9 +134,19 @@ impl Runner {
         if problems.is_empty() { Ok(Outcome::Passed) } else { Ok(Outcome::Failed(problems.join("\n\n"))) }
     }
 
+    /// Its progress is not captured: it may take minutes.
+    fn envtest(&self) -> Result<Outcome> {
+        let there = envtest::ensured(&self.root)?.is_some();
+        let expected = env::var("CI").is_ok_and(|value| value == "true");
+        Ok(without_server(there, expected))
+    }
+
     fn tests(&mut self, step: Step, targets: &[&str]) -> Result<Outcome> {
         let mut command = process::cargo(&self.root);
         command.args(["test", "--workspace", "--locked"]).args(targets);
+        envtest::tell(&mut command, &self.root)?;
+        let mark = Mark::new();
+        mark.put_on(&mut command);
         if self.keep_going {
             command.arg("--no-fail-fast");
         }
@@ -132,10 +157,14 @@ impl Runner {
             Some(line.to_owned())
         })?;
         *self.totals.get_or_insert_default() += sum;
+        let left = mark.left();
         match outcome {
             Outcome::Failed(text) => Ok(Outcome::Failed(without_successes(&text))),
             Outcome::Passed if step == Step::Test && sum.passed == 0 => {
                 Ok(Outcome::Failed(format!("{output}\nno test ran: a gate without tests checks nothing")))
+            }
+            Outcome::Passed if !left.is_empty() => {
+                Ok(Outcome::Failed(format!("the tests left processes behind:\n{}", left.join("\n"))))
             }
             outcome => Ok(outcome),
         }
@@ -214,6 +243,17 @@ impl Runner {
     }
 }
 
+/// What it means that the real server is there or not, where it is expected or not.
+fn without_server(there: bool, expected: bool) -> Outcome {
+    match (there, expected) {
+        (true, _) => Outcome::Passed,
+        (false, true) => Outcome::Failed(envtest::WITHOUT_GO.into()),
+        (false, false) => Outcome::Skipped(
+            "Go is not installed: tests on the real kube-apiserver and with kubectl are not run; see cargo xtask envtest",
+        ),
+    }
+}
+
 /// What failing tests printed, without the tests that passed and the closing lines, which were shown already.
 fn without_successes(output: &str) -> String {
     let success = |line: &str| line.starts_with("test ") && line.ends_with(" ... ok");
@@ -231,6 +271,14 @@ mod tests {
                       test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\nerror: x";
         let shown = "running 2 tests\ntest other ... FAILED\nassertion failed\nerror: x";
         assert_eq!(without_successes(output), shown);
+    }
+
+    #[test]
+    fn the_real_server_may_be_absent_except_where_it_is_expected() {
+        assert!(matches!(without_server(true, true), Outcome::Passed));
+        assert!(matches!(without_server(true, false), Outcome::Passed));
+        assert!(matches!(without_server(false, false), Outcome::Skipped(reason) if reason.contains("are not run")));
+        assert!(matches!(without_server(false, true), Outcome::Failed(reason) if reason == envtest::WITHOUT_GO));
     }
 
     #[test]

@@ -1,0 +1,330 @@
+//! What is refused of kinds that say little: classes, claims, quotas, slices, routes.
+
+use super::cells::{items, text};
+use super::services::NO_ADDRESS;
+use super::validate::{at, bad_selector, one_of, port_number};
+use crate::schema::quantity::{self, Quantity};
+use crate::status::FieldError;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+
+/// The most that a class of one's own may count.
+const MOST_PRIORITY: i64 = 1_000_000_000;
+
+/// A change of these is refused; what they would become is not told.
+fn kept(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<FieldError> {
+    let Some(old) = old else { return Vec::new() };
+    let changed = fields.iter().filter(|field| object[**field] != old[**field]);
+    changed.map(|field| FieldError::invalid(*field, &Value::Null, "field is immutable")).collect()
+}
+
+/// The error of an item's field, told with the way to the item.
+fn within(path: &str, error: Option<FieldError>) -> Option<FieldError> {
+    error.map(|mut error| {
+        error.field = format!("{path}.{}", error.field);
+        error
+    })
+}
+
+pub(super) fn priority_class(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (name, value) = (text(object, "/metadata/name"), object["value"].as_i64().unwrap_or_default());
+    if let Some(old) = old {
+        if object["value"] != old["value"] {
+            errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+        }
+        return errors;
+    }
+    if name.starts_with("system-") {
+        let why = format!(
+            "priority class names with 'system-' prefix are reserved for system use only. \
+             error: {name} is not a known system priority class"
+        );
+        errors.push(FieldError::forbidden("metadata.name", why));
+    } else if value > MOST_PRIORITY {
+        let why = format!("maximum allowed value of a user defined priority is {MOST_PRIORITY}");
+        errors.push(FieldError::forbidden("value", why));
+    }
+    errors.extend(one_of(object, "preemptionPolicy", &["PreemptLowerPriority", "Never"]));
+    errors
+}
+
+pub(super) fn storage_class(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if text(object, "/provisioner").is_empty() {
+        errors.push(FieldError::required("provisioner", ""));
+    }
+    errors.extend(kept(object, old, &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]));
+    errors
+}
+
+const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+pub(super) fn volume_claim(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let modes = items(object, "/spec/accessModes");
+    if modes.is_empty() {
+        errors.push(FieldError::required("spec.accessModes", "at least 1 access mode is required"));
+    }
+    for mode in modes.iter().filter(|mode| mode.as_str().is_none_or(|mode| !MODES.contains(&mode))) {
+        errors.push(FieldError::not_supported("spec.accessModes", mode, MODES));
+    }
+    let storage = at(object, "spec.resources.requests.storage");
+    match quantity::of(storage) {
+        None => errors.push(FieldError::required("spec.resources[storage]", "")),
+        Some(amount) if amount.is_zero() || amount.is_negative() => {
+            errors.push(FieldError::invalid("spec.resources[storage]", storage, "must be greater than zero"));
+        }
+        Some(_) => {}
+    }
+    errors.extend(one_of(object, "spec.volumeMode", &["Block", "Filesystem"]));
+    let fixed = |claim: &Value| {
+        let mut spec = claim["spec"].clone();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|field, _| field != "volumeName" || claim["status"]["phase"] == "Bound");
+            if claim["status"]["phase"] == "Bound" {
+                spec.remove("resources");
+                spec.remove("volumeAttributesClassName");
+            }
+        }
+        spec
+    };
+    if old.is_some_and(|old| fixed(old) != fixed(object)) {
+        let why =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.push(FieldError::forbidden("spec", why));
+    }
+    errors
+}
+
+pub(super) fn volume(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if items(object, "/spec/accessModes").is_empty() {
+        errors.push(FieldError::required("spec.accessModes", ""));
+    }
+    let capacity = at(object, "spec.capacity");
+    if capacity.as_object().is_none_or(serde_json::Map::is_empty) {
+        errors.push(FieldError::required("spec.capacity", ""));
+    }
+    if capacity.get("storage").is_none() {
+        errors.push(FieldError::not_supported("spec.capacity", capacity, ["storage"]));
+    }
+    let plain = [
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
+    ];
+    let fields = object["spec"].as_object().into_iter().flatten();
+    if fields.filter(|(field, _)| !plain.contains(&field.as_str())).count() == 0 {
+        errors.push(FieldError::required("spec", "must specify a volume type"));
+    }
+    errors
+}
+
+/// Amounts are not negative, and what is counted is counted in whole numbers.
+pub(super) fn quota(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    let counted = ["pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"];
+    let also = ["persistentvolumeclaims", "services.nodeports", "services.loadbalancers"];
+    let mut errors = Vec::new();
+    for (name, value) in at(object, "spec.hard").as_object().into_iter().flatten() {
+        let Some(amount) = quantity::of(value) else { continue };
+        let field = format!("spec.hard[{name}]");
+        if amount.is_negative() {
+            errors.push(FieldError::invalid(&*field, value, "must be greater than or equal to 0"));
+        }
+        let whole = counted.contains(&name.as_str()) || also.contains(&name.as_str()) || name.starts_with("count/");
+        if whole && !amount.is_whole() {
+            errors.push(FieldError::invalid(field, value, "must be an integer"));
+        }
+    }
+    errors
+}
+
+/// What is least is not above what is most, nor above what is given.
+pub(super) fn limit_range(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, item) in items(object, "/spec/limits").iter().enumerate() {
+        for (name, value) in item["min"].as_object().into_iter().flatten() {
+            let amount = |list: &str| -> Option<Quantity> { quantity::of(item.get(list)?.get(name)?) };
+            let Some(least) = quantity::of(value) else { continue };
+            let field = |list: &str| format!("spec.limits[{index}].{list}[{name}]");
+            let shown = |amount: Quantity| json!(amount.to_string());
+            if let Some(most) = amount("max").filter(|most| least > *most) {
+                let why = format!("min value {least} is greater than max value {most}");
+                errors.push(FieldError::invalid(field("min"), &shown(least), why));
+            }
+            if let Some(asked) = amount("defaultRequest").filter(|asked| least > *asked) {
+                let why = format!("min value {least} is greater than default request value {asked}");
+                errors.push(FieldError::invalid(field("defaultRequest"), &shown(asked), why));
+            }
+            if let Some(given) = amount("default").filter(|given| least > *given) {
+                let why = format!("min value {least} is greater than default value {given}");
+                errors.push(FieldError::invalid(field("default"), &shown(least), why));
+            }
+        }
+    }
+    errors
+}
+
+pub(super) fn webhooks(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, hook) in items(object, "/webhooks").iter().enumerate() {
+        let field = |name: &str| format!("webhooks[{index}].{name}");
+        let effects = ["None", "NoneOnDryRun"];
+        if text(hook, "/sideEffects").is_empty() {
+            let why = format!("must specify one of {}", effects.join(", "));
+            errors.push(FieldError::required(field("sideEffects"), why));
+        } else {
+            errors.extend(within(&format!("webhooks[{index}]"), one_of(hook, "sideEffects", &effects)));
+        }
+        let timeout = &hook["timeoutSeconds"];
+        if timeout.as_i64().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
+            let why = "the timeout value must be between 1 and 30 seconds";
+            errors.push(FieldError::invalid(field("timeoutSeconds"), timeout, why));
+        }
+        let config = &hook["clientConfig"];
+        if config["url"].is_null() == config["service"].is_null() {
+            let why = "exactly one of url or service is required";
+            errors.push(FieldError::required(field("clientConfig"), why));
+        }
+        if items(hook, "/admissionReviewVersions").is_empty() {
+            let why = "must specify one of v1, v1beta1";
+            errors.push(FieldError::required(field("admissionReviewVersions"), why));
+        }
+    }
+    errors
+}
+
+pub(super) fn endpoints(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, subset) in items(object, "/subsets").iter().enumerate() {
+        for (place, address) in items(subset, "/addresses").iter().enumerate() {
+            let (ip, field) = (&address["ip"], format!("subsets[{index}].addresses[{place}].ip"));
+            if ip.as_str().is_none_or(|ip| ip.parse::<IpAddr>().is_err()) {
+                errors.push(FieldError::invalid(&*field, ip, NO_ADDRESS));
+                errors.push(FieldError::invalid(field, ip, "must be a valid IP address"));
+            }
+        }
+        for (place, port) in items(subset, "/ports").iter().enumerate() {
+            errors.extend(port_number(&port["port"], &format!("subsets[{index}].ports[{place}].port")));
+        }
+    }
+    errors
+}
+
+pub(super) fn endpoint_slice(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = kept(object, old, &["addressType"]);
+    if old.is_none() {
+        errors.extend(one_of(object, "addressType", &["FQDN", "IPv4", "IPv6"]));
+    }
+    for (index, endpoint) in items(object, "/endpoints").iter().enumerate() {
+        if items(endpoint, "/addresses").is_empty() {
+            errors.push(FieldError::required(format!("endpoints[{index}].addresses"), ""));
+        }
+    }
+    errors
+}
+
+pub(super) fn ingress(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    let rules = items(object, "/spec/rules");
+    if rules.is_empty() && at(object, "spec.defaultBackend").is_null() {
+        let why = "either `defaultBackend` or `rules` must be specified";
+        return vec![FieldError::invalid("spec", &Value::Null, why)];
+    }
+    let mut errors = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        for (place, path) in items(rule, "/http/paths").iter().enumerate() {
+            errors.extend(ingress_path(path, &format!("spec.rules[{index}].http.paths[{place}]")));
+        }
+    }
+    errors
+}
+
+fn ingress_path(path: &Value, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    match text(path, "/pathType") {
+        "" => errors.push(FieldError::required(format!("{field}.pathType"), "pathType must be specified")),
+        "Exact" | "Prefix" if !text(path, "/path").starts_with('/') => {
+            let value = json!(text(path, "/path"));
+            errors.push(FieldError::invalid(format!("{field}.path"), &value, "must be an absolute path"));
+        }
+        _ => {
+            let kinds = ["Exact", "ImplementationSpecific", "Prefix"];
+            errors.extend(within(field, one_of(path, "pathType", &kinds)));
+        }
+    }
+    let service = &path["backend"]["service"];
+    if !service.is_null() {
+        if text(service, "/name").is_empty() {
+            errors.push(FieldError::required(format!("{field}.backend.service.name"), ""));
+        }
+        let numbered = service["port"]["number"].as_i64().unwrap_or_default() != 0;
+        if !numbered && text(service, "/port/name").is_empty() {
+            errors.push(FieldError::required(format!("{field}.backend"), "port name or number is required"));
+        }
+    }
+    errors
+}
+
+pub(super) fn network_policy(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = bad_selector(at(object, "spec.podSelector"), "spec.podSelector");
+    for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+        for (index, rule) in items(object, &format!("/spec/{rules}")).iter().enumerate() {
+            for (place, peer) in items(rule, &format!("/{peers}")).iter().enumerate() {
+                if peer.as_object().is_none_or(serde_json::Map::is_empty) {
+                    let field = format!("spec.{rules}[{index}].{peers}[{place}]");
+                    errors.push(FieldError::required(field, "must specify a peer"));
+                }
+            }
+        }
+    }
+    for (index, kind) in items(object, "/spec/policyTypes").iter().enumerate() {
+        if kind != "Ingress" && kind != "Egress" {
+            let field = format!("spec.policyTypes[{index}]");
+            errors.push(FieldError::not_supported(field, kind, ["Ingress", "Egress"]));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(errors: Vec<FieldError>) -> Vec<String> {
+        errors.into_iter().map(|it| it.field).collect()
+    }
+
+    #[test]
+    fn a_claim_asks_for_something_and_stays() {
+        let claim = |size: &str| {
+            let spec = json!({"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
+                "resources": {"requests": {"storage": size}}});
+            json!({"spec": spec})
+        };
+        assert!(volume_claim(&claim("1Gi"), Some(&claim("1Gi"))).is_empty());
+        assert_eq!(fields(volume_claim(&claim("0"), None)), ["spec.resources[storage]"]);
+        assert_eq!(fields(volume_claim(&claim("2Gi"), Some(&claim("1Gi")))), ["spec"]);
+    }
+
+    #[test]
+    fn counts_are_whole() {
+        let hard = json!({"spec": {"hard": {"pods": "1500m", "requests.cpu": "1500m", "secrets": "-1"}}});
+        assert_eq!(fields(quota(&hard, None)), ["spec.hard[pods]", "spec.hard[secrets]"]);
+    }
+
+    #[test]
+    fn a_path_leads_to_a_port() {
+        let path =
+            json!({"pathType": "Prefix", "path": "/", "backend": {"service": {"name": "s", "port": {"number": 1}}}});
+        assert!(ingress_path(&path, "p").is_empty());
+        let path = json!({"backend": {"service": {"name": "s"}}});
+        assert_eq!(fields(ingress_path(&path, "p")), ["p.pathType", "p.backend"]);
+    }
+}

@@ -1,0 +1,207 @@
+//! What is refused of a pod's spec, wherever it is: in a pod, or in a template of pods.
+
+use super::cells::{items, text};
+use super::validate::{at, one_of, port_number};
+use crate::meta::names;
+use crate::schema::quantity::{self, Quantity};
+use crate::status::FieldError;
+use serde_json::{Value, json};
+
+const RESTARTS: &[&str] = &["Always", "OnFailure", "Never"];
+const DNS: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const PULLS: &[&str] = &["Always", "IfNotPresent", "Never"];
+const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+
+/// All that is wrong with the spec at a dotted path of an object.
+pub(super) fn spec(object: &Value, path: &str) -> Vec<FieldError> {
+    let spec = at(object, path);
+    let volumes = items(spec, "/volumes");
+    let mut errors = unique_names(volumes, &format!("{path}.volumes"), |_| Vec::new());
+    if items(spec, "/containers").is_empty() {
+        errors.push(FieldError::required(format!("{path}.containers"), ""));
+    }
+    for list in ["containers", "initContainers"] {
+        let containers = items(spec, &format!("/{list}"));
+        let field = format!("{path}.{list}");
+        let all = containers.iter().enumerate();
+        errors.extend(unique_names(containers, &field, names::label));
+        errors.extend(all.flat_map(|(index, it)| container(it, &format!("{field}[{index}]"), volumes)));
+    }
+    errors.extend(within(path, one_of(spec, "restartPolicy", RESTARTS)));
+    match text(spec, "/dnsPolicy") {
+        "None" if items(spec, "/dnsConfig/nameservers").is_empty() => {
+            let why = "must provide `dnsConfig` when `dnsPolicy` is None";
+            errors.push(FieldError::required(format!("{path}.dnsConfig"), why));
+        }
+        _ => errors.extend(within(path, one_of(spec, "dnsPolicy", DNS))),
+    }
+    for key in spec["nodeSelector"].as_object().into_iter().flatten().map(|(key, _)| key) {
+        let wrong = names::qualified(key);
+        let field = format!("{path}.nodeSelector");
+        errors.extend(wrong.iter().map(|why| FieldError::invalid(&*field, &json!(key), why)));
+    }
+    let deadline = &spec["activeDeadlineSeconds"];
+    if deadline.as_i64().is_some_and(|seconds| !(1..=i64::from(i32::MAX)).contains(&seconds)) {
+        let why = "must be between 1 and 2147483647, inclusive";
+        errors.push(FieldError::invalid(format!("{path}.activeDeadlineSeconds"), deadline, why));
+    }
+    errors
+}
+
+/// A token needs an account: asked of pods, not of templates.
+pub(super) fn tokens(pod: &Value) -> Vec<FieldError> {
+    if !text(pod, "/spec/serviceAccountName").is_empty() {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    for (volume, it) in items(pod, "/spec/volumes").iter().enumerate() {
+        let sources = items(it, "/projected/sources").iter().enumerate();
+        for (source, _) in sources.filter(|(_, source)| !source["serviceAccountToken"].is_null()) {
+            let field = format!("spec.volumes[{volume}].projected.sources[{source}].serviceAccountToken");
+            errors.push(FieldError::forbidden(field, "must not be specified when serviceAccountName is not set"));
+        }
+    }
+    errors
+}
+
+fn within(path: &str, error: Option<FieldError>) -> Option<FieldError> {
+    error.map(|mut error| {
+        error.field = format!("{path}.{}", error.field);
+        error
+    })
+}
+
+/// Every item has a name of its own, of which `rule` says what is wrong with it.
+fn unique_names(list: &[Value], path: &str, rule: fn(&str) -> Vec<String>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, item) in list.iter().enumerate() {
+        let (name, field) = (&item["name"], format!("{path}[{index}].name"));
+        match name.as_str().unwrap_or_default() {
+            "" => errors.push(FieldError::required(field, "")),
+            text => {
+                errors.extend(rule(text).iter().map(|why| FieldError::invalid(&*field, name, why)));
+                if list[..index].iter().any(|other| other["name"] == *name) {
+                    errors.push(FieldError::duplicate(field, name));
+                }
+            }
+        }
+    }
+    errors
+}
+
+/// What is wrong with a container but for its name.
+fn container(container: &Value, path: &str, volumes: &[Value]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let image = text(container, "/image");
+    if image.is_empty() {
+        errors.push(FieldError::required(format!("{path}.image"), ""));
+    } else if image.trim() != image {
+        let why = "must not have leading or trailing whitespace";
+        errors.push(FieldError::invalid(format!("{path}.image"), &json!(image), why));
+    }
+    for (index, port) in items(container, "/ports").iter().enumerate() {
+        let field = format!("{path}.ports[{index}]");
+        match port["containerPort"].as_i64().unwrap_or_default() {
+            0 => errors.push(FieldError::required(format!("{field}.containerPort"), "")),
+            _ => errors.extend(port_number(&port["containerPort"], &format!("{field}.containerPort"))),
+        }
+        errors.extend(within(&field, one_of(port, "protocol", PROTOCOLS)));
+    }
+    for (index, _) in items(container, "/env").iter().enumerate().filter(|(_, it)| text(it, "/name").is_empty()) {
+        errors.push(FieldError::required(format!("{path}.env[{index}].name"), ""));
+    }
+    for (index, mount) in items(container, "/volumeMounts").iter().enumerate() {
+        let field = format!("{path}.volumeMounts[{index}]");
+        match text(mount, "/name") {
+            "" => errors.push(FieldError::required(format!("{field}.name"), "")),
+            name if volumes.iter().all(|volume| text(volume, "/name") != name) => {
+                errors.push(FieldError::not_found(format!("{field}.name"), &json!(name)));
+            }
+            _ => {}
+        }
+        if text(mount, "/mountPath").is_empty() {
+            errors.push(FieldError::required(format!("{field}.mountPath"), ""));
+        }
+    }
+    errors.extend(within(path, one_of(container, "imagePullPolicy", PULLS)));
+    errors.extend(resources(&container["resources"], &format!("{path}.resources")));
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        errors.extend(self::probe(&container[probe], &format!("{path}.{probe}")));
+    }
+    errors
+}
+
+fn resources(resources: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let amounts = |list: &str| resources[list].as_object().into_iter().flatten();
+    let amount = |list: &str, name: &str| -> Option<Quantity> { quantity::of(resources.get(list)?.get(name)?) };
+    for list in ["limits", "requests"] {
+        for (name, value) in amounts(list) {
+            if quantity::of(value).is_some_and(Quantity::is_negative) {
+                let why = "must be greater than or equal to 0";
+                errors.push(FieldError::invalid(format!("{path}.{list}[{name}]"), value, why));
+            }
+        }
+    }
+    for (name, value) in amounts("requests") {
+        if let (Some(asked), Some(limit)) = (quantity::of(value), amount("limits", name))
+            && asked > limit
+        {
+            let why = format!("must be less than or equal to {name} limit of {limit}");
+            errors.push(FieldError::invalid(format!("{path}.requests"), value, why));
+        }
+    }
+    errors
+}
+
+fn probe(probe: &Value, path: &str) -> Vec<FieldError> {
+    if probe.is_null() {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    let handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
+    if handlers.iter().all(|handler| probe[handler].is_null()) {
+        errors.push(FieldError::required(path, "must specify a handler type"));
+    }
+    for handler in ["httpGet", "tcpSocket"].iter().filter(|handler| !probe[**handler].is_null()) {
+        let (port, field) = (&probe[*handler]["port"], format!("{path}.{handler}.port"));
+        match port.as_str() {
+            Some(name) => errors.extend(names::port(name).iter().map(|why| FieldError::invalid(&*field, port, why))),
+            None => errors.extend(port_number(port, &field)),
+        }
+    }
+    let counts = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
+    for field in counts.iter().filter(|field| probe[**field].as_i64().is_some_and(|number| number < 0)) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(format!("{path}.{field}"), &probe[*field], why));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(container: Value) -> Vec<String> {
+        let mut pod = json!({"spec": {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}});
+        pod["spec"]["containers"] = json!([container]);
+        spec(&pod, "spec").iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn containers_have_names_and_images() {
+        let good = json!({"name": "a", "image": "i", "imagePullPolicy": "Always"});
+        assert!(told(good).is_empty());
+        let wrong = ["spec.containers[0].name: Required value", "spec.containers[0].image: Required value"];
+        assert_eq!(told(json!({"imagePullPolicy": "Always"})), wrong);
+    }
+
+    #[test]
+    fn nobody_asks_for_more_than_it_may_have() {
+        let resources = json!({"limits": {"memory": "1G"}, "requests": {"memory": "1Gi"}});
+        let container = json!({"name": "a", "image": "i", "imagePullPolicy": "Never", "resources": resources});
+        let wrong = "spec.containers[0].resources.requests: Invalid value: \"1Gi\": \
+                     must be less than or equal to memory limit of 1G";
+        assert_eq!(told(container), [wrong]);
+    }
+}

@@ -1,0 +1,343 @@
+//! Services: what the server fills in, gives out and refuses.
+//!
+//! Addresses and ports are given out of fixed ranges. Which of them are taken is read from the services that are stored: there
+//! is no second book that could say otherwise. Whoever gives out holds the server's lock for it until the service is stored.
+
+use super::cells::{items, text};
+use super::prepare::{fill, list, put};
+use super::validate::{at, one_of, port_number};
+use crate::meta::names;
+use crate::status::FieldError;
+use serde_json::{Map, Value, json};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+
+const PORTS: RangeInclusive<u16> = 30000..=32767;
+
+fn spec(service: &mut Value) -> Option<&mut Map<String, Value>> {
+    service.get_mut("spec")?.as_object_mut()
+}
+
+fn kind(service: &Value) -> &str {
+    text(service, "/spec/type")
+}
+
+fn has_node_ports(service: &Value) -> bool {
+    matches!(kind(service), "NodePort" | "LoadBalancer")
+}
+
+pub(super) fn prepare(service: &mut Value, old: Option<&Value>) {
+    if let Some(old) = old {
+        keep_allocated(service, old);
+        drop_what_no_longer_applies(service, old);
+    }
+    let address = at(service, "spec.clusterIP").clone();
+    if items(service, "/spec/clusterIPs").is_empty() && address.as_str().is_some_and(|it| !it.is_empty()) {
+        put(service, "spec.clusterIPs", json!([address]));
+    }
+    match kind(service) {
+        "ExternalName" => drop(spec(service).map(|spec| spec.remove("internalTrafficPolicy"))),
+        "ClusterIP" => fill(service, "spec.internalTrafficPolicy", "Cluster"),
+        "NodePort" => {
+            fill(service, "spec.internalTrafficPolicy", "Cluster");
+            fill(service, "spec.externalTrafficPolicy", "Cluster");
+        }
+        "LoadBalancer" => {
+            fill(service, "spec.internalTrafficPolicy", "Cluster");
+            fill(service, "spec.externalTrafficPolicy", "Cluster");
+            fill(service, "spec.allocateLoadBalancerNodePorts", true);
+        }
+        _ => {}
+    }
+    if kind(service) != "LoadBalancer" && old.is_some() {
+        put(service, "status.loadBalancer", json!({}));
+    }
+}
+
+/// What was given out stays, if it is still needed and nothing else is asked for.
+fn keep_allocated(service: &mut Value, old: &Value) {
+    if kind(service) != "ExternalName" && kind(old) != "ExternalName" {
+        let none = text(service, "/spec/clusterIP").is_empty();
+        if none && items(service, "/spec/clusterIPs").is_empty() {
+            for field in ["spec.clusterIP", "spec.clusterIPs"] {
+                put(service, field, at(old, field).clone());
+            }
+        }
+    }
+    if has_node_ports(service) && has_node_ports(old) {
+        let same = |port: &Value, other: &Value| ["port", "protocol"].iter().all(|field| port[field] == other[field]);
+        for port in list(service, "/spec/ports").filter(|port| port["nodePort"].is_null()) {
+            let before = items(old, "/spec/ports").iter().find(|other| same(port, other));
+            if let Some(number) = before.and_then(|before| before.get("nodePort")) {
+                port["nodePort"] = number.clone();
+            }
+        }
+    }
+}
+
+/// What only the former type needed goes, unless it was changed too: then it is refused.
+fn drop_what_no_longer_applies(service: &mut Value, old: &Value) {
+    let mut gone: Vec<&str> = Vec::new();
+    if kind(old) != "ExternalName" && kind(service) == "ExternalName" {
+        gone.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
+    }
+    if has_node_ports(old) && !has_node_ports(service) {
+        gone.push("externalTrafficPolicy");
+        for port in list(service, "/spec/ports") {
+            let known = items(old, "/spec/ports").iter().any(|other| other["nodePort"] == port["nodePort"]);
+            if let (true, Some(port)) = (known, port.as_object_mut()) {
+                port.remove("nodePort");
+            }
+        }
+    }
+    if kind(old) == "LoadBalancer" && kind(service) != "LoadBalancer" {
+        gone.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]);
+    }
+    let before = &old["spec"];
+    if let Some(spec) = spec(service) {
+        spec.retain(|field, value| !gone.contains(&field.as_str()) || before[field] != *value);
+    }
+}
+
+/// Gives out what a service needs: addresses and ports that none of the `others` has. `draw` picks below a number.
+pub(super) fn allocate(
+    service: &mut Value,
+    others: &[Value],
+    draw: &mut dyn FnMut(usize) -> usize,
+) -> Result<(), Vec<FieldError>> {
+    if kind(service) == "ExternalName" || !service["spec"].is_object() {
+        return Ok(());
+    }
+    let headless = text(service, "/spec/clusterIP") == "None";
+    let dual = headless && at(service, "spec.selector").as_object().is_none_or(Map::is_empty);
+    fill(service, "spec.ipFamilyPolicy", if dual { "RequireDualStack" } else { "SingleStack" });
+    let families = if dual { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+    let asked: Vec<_> = items(service, "/spec/clusterIPs").to_vec();
+    for (index, address) in asked.iter().enumerate().filter(|(_, address)| *address != "None") {
+        if address.as_str().is_none_or(|address| address.parse::<IpAddr>().is_err()) {
+            return Err(vec![FieldError::invalid(format!("spec.clusterIPs[{index}]"), address, NO_ADDRESS)]);
+        }
+    }
+    fill(service, "spec.ipFamilies", families);
+    if !headless {
+        address(service, &asked, others, draw)?;
+    }
+    let wanted = kind(service) == "NodePort" || at(service, "spec.allocateLoadBalancerNodePorts") == true;
+    if has_node_ports(service) { ports(service, others, wanted, draw) } else { Ok(()) }
+}
+
+pub(super) const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+fn address(
+    service: &mut Value,
+    asked: &[Value],
+    others: &[Value],
+    draw: &mut dyn FnMut(usize) -> usize,
+) -> Result<(), Vec<FieldError>> {
+    // The first address is that of the server itself.
+    let range = (1..=254).map(|last| Ipv4Addr::new(10, 0, 0, last));
+    let taken = |address: &str| others.iter().any(|other| text(other, "/spec/clusterIP") == address);
+    if let [wanted, ..] = asked {
+        let wanted = wanted.as_str().unwrap_or_default();
+        let why = match wanted.parse::<Ipv4Addr>() {
+            Ok(address) if !range.clone().any(|it| it == address) => {
+                "the provided network does not match the current range"
+            }
+            _ if taken(wanted) => "provided IP is already allocated",
+            _ => return Ok(()),
+        };
+        let why = format!("failed to allocate IP {wanted}: {why}");
+        return Err(vec![FieldError::invalid("spec.clusterIPs", &json!(asked), why)]);
+    }
+    let free: Vec<_> = range.skip(1).map(|it| it.to_string()).filter(|it| !taken(it)).collect();
+    if free.is_empty() {
+        let why = "failed to allocate a serviceIP: range is full";
+        return Err(vec![FieldError::invalid("spec.clusterIPs", &json!(asked), why)]);
+    }
+    let given = &free[draw(free.len())];
+    put(service, "spec.clusterIP", given.as_str());
+    put(service, "spec.clusterIPs", json!([given]));
+    Ok(())
+}
+
+fn ports(
+    service: &mut Value,
+    others: &[Value],
+    wanted: bool,
+    draw: &mut dyn FnMut(usize) -> usize,
+) -> Result<(), Vec<FieldError>> {
+    let numbers = |service: &Value| -> Vec<u64> {
+        items(service, "/spec/ports").iter().filter_map(|port| port["nodePort"].as_u64()).collect()
+    };
+    let mut taken: Vec<u64> = others.iter().flat_map(numbers).collect();
+    for (index, number) in items(service, "/spec/ports").iter().enumerate().map(|(at, port)| (at, &port["nodePort"])) {
+        let Some(wanted) = number.as_u64() else { continue };
+        let why = if !PORTS.contains(&u16::try_from(wanted).unwrap_or_default()) {
+            "provided port is not in the valid range. The range of valid ports is 30000-32767"
+        } else if taken.contains(&wanted) {
+            "provided port is already allocated"
+        } else {
+            continue;
+        };
+        return Err(vec![FieldError::invalid(format!("spec.ports[{index}].nodePort"), number, why)]);
+    }
+    taken.extend(numbers(service));
+    for port in list(service, "/spec/ports").filter(|port| wanted && port["nodePort"].is_null()) {
+        let free: Vec<_> = PORTS.map(u64::from).filter(|port| !taken.contains(port)).collect();
+        if free.is_empty() {
+            break;
+        }
+        let given = free[draw(free.len())];
+        taken.push(given);
+        port["nodePort"] = given.into();
+    }
+    Ok(())
+}
+
+pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let headless = text(service, "/spec/clusterIP") == "None";
+    let ports = items(service, "/spec/ports");
+    if ports.is_empty() && kind(service) != "ExternalName" && !headless {
+        errors.push(FieldError::required("spec.ports", ""));
+    }
+    if kind(service) == "ExternalName" {
+        let name = text(service, "/spec/externalName");
+        if name.is_empty() {
+            errors.push(FieldError::required("spec.externalName", ""));
+        } else {
+            let wrong = names::subdomain(name.trim_end_matches('.'));
+            errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.externalName", &json!(name), why)));
+        }
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, port) in ports.iter().enumerate() {
+        errors.extend(bad_port(port, &format!("spec.ports[{index}]"), ports.len() > 1, &mut seen));
+    }
+    for key in at(service, "spec.selector").as_object().into_iter().flatten().map(|(key, _)| key) {
+        errors.extend(names::qualified(key).iter().map(|why| FieldError::invalid("spec.selector", &json!(key), why)));
+    }
+    errors.extend(one_of(service, "spec.sessionAffinity", &["ClientIP", "None"]));
+    errors.extend(one_of(service, "spec.type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]));
+    if kind(service) == "ClusterIP" {
+        for (index, _) in ports.iter().enumerate().filter(|(_, port)| !port["nodePort"].is_null()) {
+            let why = "may not be used when `type` is 'ClusterIP'";
+            errors.push(FieldError::forbidden(format!("spec.ports[{index}].nodePort"), why));
+        }
+    }
+    errors.extend(same_ports(ports));
+    if let Some(old) = old {
+        let addresses = |service| items(service, "/spec/clusterIPs");
+        let (new, before) = (addresses(service), addresses(old));
+        let both = kind(service) != "ExternalName" && kind(old) != "ExternalName";
+        if both && !before.is_empty() && new.first() != before.first() {
+            errors.push(FieldError::invalid("spec.clusterIPs[0]", &json!(new), "may not change once set"));
+        }
+    }
+    errors
+}
+
+fn bad_port<'a>(port: &'a Value, field: &str, named: bool, seen: &mut Vec<&'a str>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let name = text(port, "/name");
+    if name.is_empty() {
+        if named {
+            errors.push(FieldError::required(format!("{field}.name"), ""));
+        }
+    } else {
+        let at = format!("{field}.name");
+        let wrong = names::label(name);
+        errors.extend(wrong.iter().map(|why| FieldError::invalid(&*at, &json!(name), why)));
+        if seen.contains(&name) {
+            errors.push(FieldError::duplicate(at, &json!(name)));
+        }
+        seen.push(name);
+    }
+    errors.extend(port_number(&port["port"], &format!("{field}.port")));
+    errors.extend(one_of(port, "protocol", &["SCTP", "TCP", "UDP"]).map(|mut error| {
+        error.field = format!("{field}.protocol");
+        error
+    }));
+    errors.extend(target_port(&port["targetPort"], &format!("{field}.targetPort")));
+    errors
+}
+
+fn target_port(target: &Value, field: &str) -> Vec<FieldError> {
+    match target.as_str() {
+        Some(name) => names::port(name).into_iter().map(|why| FieldError::invalid(field, target, why)).collect(),
+        None => port_number(target, field).into_iter().collect(),
+    }
+}
+
+/// No two ports are the same number of the same protocol. The real server shows the second as Go has it, and only that.
+fn same_ports(ports: &[Value]) -> Vec<FieldError> {
+    let same = |(index, port): (usize, &Value)| {
+        let key = |it: &Value| (it["protocol"].clone(), it["port"].clone());
+        ports[..index].iter().any(|other| key(other) == key(port)).then(|| {
+            let (protocol, number) = key(port);
+            let text = format!(
+                r#"{{"Name":"","Protocol":{protocol},"AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
+            );
+            FieldError::duplicate_of(format!("spec.ports[{index}]"), &text)
+        })
+    };
+    ports.iter().enumerate().filter_map(same).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(mut service: Value, old: Option<&Value>, others: &[Value]) -> Result<Value, Vec<FieldError>> {
+        prepare(&mut service, old);
+        allocate(&mut service, others, &mut |_| 0)?;
+        Ok(service["spec"].take())
+    }
+
+    #[test]
+    fn a_service_gets_an_address_that_nobody_has() {
+        let service = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
+        let first = made(service.clone(), None, &[]).unwrap();
+        assert_eq!((&first["clusterIP"], &first["clusterIPs"]), (&json!("10.0.0.2"), &json!(["10.0.0.2"])));
+        let second = made(service, None, &[json!({"spec": first})]).unwrap();
+        assert_eq!(second["clusterIP"], "10.0.0.3");
+        let wants = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.3"}});
+        let error = made(wants, None, &[json!({"spec": second})]).unwrap_err().remove(0).to_string();
+        assert!(error.ends_with("failed to allocate IP 10.0.0.3: provided IP is already allocated"), "{error}");
+    }
+
+    #[test]
+    fn a_headless_service_has_none_and_keeps_it() {
+        let spec = json!({"type": "ClusterIP", "clusterIP": "None", "selector": {"a": "b"}});
+        let made = made(json!({"spec": spec}), None, &[]).unwrap();
+        assert_eq!((&made["clusterIPs"], &made["ipFamilyPolicy"]), (&json!(["None"]), &json!("SingleStack")));
+    }
+
+    #[test]
+    fn node_ports_come_and_go_with_the_type() {
+        let service = |kind: &str| json!({"spec": {"type": kind, "ports": [{"port": 80, "protocol": "TCP"}]}});
+        let with = made(service("NodePort"), None, &[]).unwrap();
+        assert_eq!(with["ports"][0]["nodePort"], 30000);
+        let old = json!({"spec": with});
+        let kept = made(service("NodePort"), Some(&old), &[]).unwrap();
+        assert_eq!(kept["ports"], old["spec"]["ports"]);
+        let mut plain = old.clone();
+        plain["spec"]["type"] = json!("ClusterIP");
+        let without = made(plain, Some(&old), &[]).unwrap();
+        assert!(without["ports"][0].get("nodePort").is_none() && without.get("externalTrafficPolicy").is_none());
+        assert_eq!(without["clusterIP"], old["spec"]["clusterIP"]);
+    }
+
+    #[test]
+    fn a_service_has_ports_unless_it_has_no_address() {
+        let told = |spec: Value| -> Vec<String> {
+            validate(&json!({"spec": spec}), None).iter().map(|error| error.field.clone()).collect()
+        };
+        assert_eq!(told(json!({"type": "ClusterIP", "sessionAffinity": "None"})), ["spec.ports"]);
+        assert!(told(json!({"type": "ClusterIP", "sessionAffinity": "None", "clusterIP": "None"})).is_empty());
+        let port = |number: u32| json!({"port": number, "protocol": "TCP", "targetPort": 1});
+        let ports = json!([port(0), port(1)]);
+        let wrong = ["spec.ports[0].name", "spec.ports[0].port", "spec.ports[1].name"];
+        assert_eq!(told(json!({"type": "NodePort", "sessionAffinity": "None", "ports": ports})), wrong);
+    }
+}
