@@ -70,7 +70,7 @@ impl<P: Payload> Core<P> {
 
     /// The state as it is, and then what happens.
     pub(crate) fn subscribe(&self) -> Cursor<P> {
-        self.fan.subscribe(|| self.store.snapshot().iter().cloned().collect::<Vec<_>>())
+        self.fan.subscribe(|| self.store.snapshot().into_entries())
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -28,6 +28,18 @@ impl<P> Snapshot<P> {
         self.revision
     }
 
+    /// The same, by whoever takes the snapshot along.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = Entry<P>> + use<P> {
+        let slots = match &self.some {
+            Some(some) => some.slots().len(),
+            None => self.spine.iter().map(|chunk| chunk.len()).sum(),
+        };
+        (0..slots).filter_map(move |number| {
+            let slot = self.some.as_ref().map_or(number, |some| some.slots()[number] as usize);
+            self.spine[slot / CHUNK].get(slot % CHUNK)?.clone()
+        })
+    }
+
     /// In no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<P>> {
         let some = self.some.as_ref().map(|some| some.slots().iter().map(|slot| *slot as usize));

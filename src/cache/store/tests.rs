@@ -20,6 +20,19 @@ fn shown(snapshot: &Snapshot<Thing>) -> BTreeMap<ObjectKey, Thing> {
 }
 
 #[test]
+fn a_snapshot_taken_along_shows_the_same() {
+    let store = Store::default();
+    (0..200).for_each(|number| drop(store.put(entry(number, (1, number % 2)), 1)));
+    (0..50).for_each(|number| drop(store.remove(&key(number), 2)));
+    let keys = |entries: &mut dyn Iterator<Item = Entry<Thing>>| entries.map(|entry| entry.key).collect::<Vec<_>>();
+    for snapshot in [|store: &Store<Thing>| store.snapshot(), |store: &Store<Thing>| store.select(Some("a"), &[])] {
+        let seen = keys(&mut snapshot(&store).iter().cloned());
+        assert_eq!(keys(&mut snapshot(&store).into_entries()), seen);
+        assert_eq!(snapshot(&store).len(), seen.len());
+    }
+}
+
+#[test]
 fn what_is_put_in_is_found_until_it_is_taken_out() {
     let store = Store::default();
     assert!(store.put(entry(1, (1, 0)), 5).is_none());
