@@ -7,7 +7,7 @@
 use super::{
     key::ObjectKey,
     meta::{Owner, Timestamp, Which},
-    wire_meta::{Text, WireMeta},
+    wire_meta::{Text, WireMeta, WirePairs},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ObjectMeta;
@@ -83,18 +83,19 @@ impl CompactMeta {
         has.set(Has::OWNERS, wire.owner_references.is_some());
 
         let [labels, annotations] = [&mut wire.labels, &mut wire.annotations].map(|pairs| {
-            let pairs = pairs.as_mut().map(|pairs| pairs.sort()).unwrap_or_default();
+            let pairs = pairs.as_mut().map(WirePairs::sort).unwrap_or_default();
             &*pairs
         });
         let finalizers = wire.finalizers.as_deref().unwrap_or_default();
         let owners = wire.owner_references.as_deref().unwrap_or_default();
-        let first = [&wire.uid, &wire.resource_version, &wire.generate_name];
+        let first = [&wire.uid, &wire.resource_version, &wire.generate_name].map(Option::as_ref);
 
         let pieces = || {
             let first = first.into_iter().map(text);
             let pairs = labels.iter().chain(annotations).flat_map(|(key, value)| [&*key.0, &*value.0]);
             let finalizers = finalizers.iter().map(|it| &*it.0);
-            let owners = owners.iter().flat_map(|it| [&it.api_version, &it.kind, &it.name, &it.uid].map(text));
+            let owners =
+                owners.iter().flat_map(|it| [&it.api_version, &it.kind, &it.name, &it.uid].map(|it| text(it.as_ref())));
             first.chain(pairs).chain(finalizers).chain(owners)
         };
         let mut all = String::with_capacity(pieces().map(str::len).sum());
@@ -272,8 +273,8 @@ impl CompactMeta {
     }
 }
 
-fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
-    text.as_ref().map_or("", |text| &text.0)
+fn text<'a>(text: Option<&'a Text<'_>>) -> &'a str {
+    text.map_or("", |text| &text.0)
 }
 
 /// Absent, false, true.

@@ -124,6 +124,6 @@ impl<K> Clone for Object<K> {
 /// Key and metadata; the body may be secret.
 impl<K> fmt::Debug for Object<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("key", &self.key).field("meta", &self.meta()).finish()
+        f.debug_struct("Object").field("key", &self.key).field("meta", &self.meta()).finish_non_exhaustive()
     }
 }

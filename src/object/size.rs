@@ -163,7 +163,7 @@ impl SerializeMap for Entries {
     }
     fn end(self) -> Result<Size, fmt::Error> {
         let nodes = self.count.div_ceil(NODE_FILLED);
-        let node = if self.count == 0 { 0 } else { NODE * self.sum.inline / self.count + NODE_HEADER };
+        let node = NODE * self.sum.inline / self.count.max(1) + NODE_HEADER;
         Ok(Size { inline: POINTER, heap: nodes * node + self.sum.heap })
     }
 }

@@ -1,8 +1,8 @@
 //! How often an object is decoded, and what remains of that.
 
 use super::decoder;
-use crate::object::{Compact, Decoder, Metadata, Object, Payload};
-use k8s_openapi::NamespaceResourceScope;
+use crate::object::{Compact, Decoder, Metadata, MetadataOnly, Object, Payload};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
 use kube_core::{DynamicObject, ObjectMeta, Resource};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -126,4 +126,21 @@ fn what_was_decoded_and_dropped_is_swept_out() {
     drop(held);
     decoder.sweep();
     assert_eq!(decoder.registry().len(), 0);
+}
+
+#[test]
+fn every_form_tells_its_size() {
+    fn size<P: Payload>(json: &str) -> usize {
+        decoder("v1", "ConfigMap").decode::<P>(json.as_bytes()).unwrap().heap_bytes()
+    }
+    let json = |label: &str, data: &str| {
+        format!(r#"{{"metadata":{{"name":"a","labels":{{"l":"{label}"}}}},"data":{{"d":"{data}"}}}}"#)
+    };
+    let (label, data) = ("x".repeat(1_000), "x".repeat(100_000));
+    let [empty, full] = [json("", ""), json(&label, &data)];
+    assert_eq!(size::<ConfigMap>(&full) - size::<ConfigMap>(&empty), 101_000);
+    assert_eq!(size::<Compact>(&full) - size::<Compact>(&empty), 101_000);
+    assert_eq!(size::<MetadataOnly>(&full) - size::<MetadataOnly>(&empty), 1_000);
+    assert!(size::<MetadataOnly>(&empty) < size::<Compact>(&empty));
+    assert!(size::<Compact>(&empty) < size::<ConfigMap>(&empty));
 }

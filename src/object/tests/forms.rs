@@ -2,7 +2,7 @@
 
 use super::{decoder, random::config_map_json};
 use crate::object::{
-    Compact, Decoder, KubeObject, Meta, Metadata, MetadataOnly, Object, ObjectKey, Payload, StaticKind,
+    Compact, Decoder, KubeObject, Meta, Metadata, MetadataOnly, Object, ObjectKey, Payload, StaticKind, Undecodable,
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -234,7 +234,7 @@ fn an_undecodable_object_says_which_one_it_is() {
             assert!(error.to_string().starts_with("Pod shop/web is left out of the cache: "), "{error}");
         }
     }
-    let error = decoder.decode::<Pod>(br#"{"metadata":{"#).unwrap_err();
+    let error: Undecodable = decoder.decode::<Pod>(br#"{"metadata":{"#).unwrap_err();
     assert!(error.to_string().starts_with("an object of kind Pod is left out"), "{error}");
 }
 

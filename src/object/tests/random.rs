@@ -95,7 +95,7 @@ fn anything() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 24, 4, |inner| prop_oneof![vec(inner.clone(), 0..4).prop_map(Value::from), map_of(inner)])
 }
 
-/// A ConfigMap, with fields that no ConfigMap has.
+/// A config map, with fields that no config map has.
 fn config_map() -> impl Strategy<Value = Value> {
     let unknown = vec((text().prop_map(|name| format!("x-{name}")), anything()), 0..4);
     let known = (maybe(texts()), maybe(any::<bool>()), any::<bool>());
@@ -113,7 +113,7 @@ fn config_map() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A ConfigMap's JSON: short, long, or escaped down to ASCII.
+/// A config map's JSON: short, long, or escaped down to ASCII.
 pub(super) fn config_map_json() -> impl Strategy<Value = String> {
     (config_map(), 0..3).prop_map(|(value, spelling)| match spelling {
         0 => value.to_string(),
