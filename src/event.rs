@@ -96,6 +96,18 @@ impl<K> Event<K> {
     }
 }
 
+impl Event {
+    /// With the kind that its informer was declared with.
+    pub(crate) fn assume<K>(self) -> Event<K> {
+        match self {
+            Self::Create { object, initial } => Event::Create { object: object.assume(), initial },
+            Self::Update { old, new } => Event::Update { old: old.assume(), new: new.assume() },
+            Self::Delete { object, state_unknown } => Event::Delete { object: object.assume(), state_unknown },
+            Self::Generic { object } => Event::Generic { object: object.assume() },
+        }
+    }
+}
+
 impl<K> Clone for Event<K> {
     fn clone(&self) -> Self {
         match self {

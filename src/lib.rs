@@ -3,6 +3,7 @@
 //!
 //! Built so far:
 //!
+//! * [`cache`]: objects in memory, kept up to date by list and watch, shared by everybody.
 //! * [`object`]: objects as the framework sees them: [`ObjectKey`](object::ObjectKey) names one, [`Object`](object::Object) is
 //!   one, with its metadata at hand and its body on request.
 //! * [`event`]: what happened to an object.
@@ -21,7 +22,7 @@
 //! assert!(queue.try_get().is_none());
 //! ```
 
-mod cache;
+pub mod cache;
 pub mod event;
 pub mod object;
 mod sync;
@@ -31,6 +32,7 @@ pub mod workqueue;
 
 /// What most programs import.
 pub mod prelude {
+    pub use crate::cache::{Cache, CacheOptions, Informer, Query, Select};
     pub use crate::event::Event;
     pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
     pub use crate::workqueue::{Add, Outcome, Priority, WorkQueue};

@@ -76,19 +76,30 @@ impl<K> Object<K> {
     }
 }
 
-impl<K: KubeObject> Object<K> {
-    /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
-    /// who hold it.
-    pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
-        match &self.body {
-            Body::Typed(object) => object.decode(),
-            Body::Compact(object) => object.decode(),
-            Body::Metadata(object) => object.decode(),
+impl Body {
+    pub(crate) fn decode<K: KubeObject>(&self) -> Result<Arc<K>, DecodeError> {
+        match self {
+            Self::Typed(object) => object.decode(),
+            Self::Compact(object) => object.decode(),
+            Self::Metadata(object) => object.decode(),
         }
     }
 }
 
+impl<K: KubeObject> Object<K> {
+    /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
+    /// who hold it.
+    pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
+        self.body.decode()
+    }
+}
+
 impl Object {
+    /// With the kind that its informer was declared with.
+    pub(crate) fn assume<K>(self) -> Object<K> {
+        Object { key: self.key, body: self.body, kind: PhantomData }
+    }
+
     /// A name without a body: for events from outside the cluster.
     ///
     /// ```

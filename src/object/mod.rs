@@ -26,7 +26,10 @@
 
 #![cfg_attr(
     not(test),
-    expect(dead_code, unused_imports, reason = "the forms in which the informer's store keeps objects: it comes next")
+    expect(
+        dead_code,
+        reason = "sweeping decoded objects on request, and decoding inside of a larger message, are not used yet"
+    )
 )]
 
 mod assemble;
@@ -51,6 +54,7 @@ pub(crate) use self::{
     compact::Compact,
     decode::Decoder,
     error::Undecodable,
+    handle::Body,
     payload::{MetadataOnly, Payload},
 };
 pub use self::{

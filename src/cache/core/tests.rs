@@ -42,14 +42,15 @@ impl<P: Payload> Scene<P> {
         prepare(&server);
         let client = Client::new(server.service(), "default");
         let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
-        let core = Arc::new(Core::new(Decoder::new(types)));
+        let core = Arc::new(Core::<P>::new(Decoder::new(types)));
         let place = Place {
             path: "/api/v1/configmaps".into(),
             labels: None,
             fields: None,
             metadata_only: std::any::type_name::<P>().ends_with("MetadataOnly"),
         };
-        let reflector = Reflector::new(client.clone(), place, core.clone(), 2);
+        let part = core.parts([None]).remove(0);
+        let reflector = Reflector::new(client.clone(), place, part, 2);
         let running = tokio::spawn(async { match reflector.run().await {} });
         Self { server, maps: Api::default_namespaced(client), core, running }
     }
@@ -78,9 +79,9 @@ impl<P: Payload> Scene<P> {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        if tokio::time::timeout(Duration::from_secs(600), alike).await.is_err() {
-            panic!("the server has {:?}, the store {:?}, {:?}", server().await, store(), self.core.condition());
-        }
+        let done = tokio::time::timeout(Duration::from_mins(10), alike).await;
+        let (server, store) = (server().await, store());
+        assert!(done.is_ok(), "the server has {server:?}, the store {store:?}, {:?}", self.core.condition());
     }
 }
 
@@ -197,7 +198,7 @@ async fn handlers_know_what_the_store_shows_whatever_the_server_does() {
         }
         scene.converge().await;
         let stored: Vec<_> = scene.core.store.snapshot().iter().map(|entry| entry.key.clone()).collect();
-        tokio::time::timeout(Duration::from_secs(60), async {
+        tokio::time::timeout(Duration::from_mins(1), async {
             while seen.lock().len() != stored.len() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

@@ -102,7 +102,7 @@ impl<P> Cursor<P> {
         CursorStats { behind: stats.behind + self.items.len(), delivered: self.delivered, ..stats }
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<P>>> {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<P>>> {
         // A handler that always finds something must let others run too.
         let progress = ready!(coop::poll_proceed(cx));
         if self.items.is_empty() {

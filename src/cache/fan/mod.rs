@@ -34,11 +34,12 @@ mod hub;
 mod log;
 mod wakes;
 
+#[cfg(test)]
+use self::log::CursorStats;
 pub(crate) use self::{
     cursor::Cursor,
     event::{Event, Item},
-    hub::Fan,
-    log::CursorStats,
+    hub::{Fan, Publisher},
 };
 /// By this name for the files of this module: the model check has another one in its place.
 use crate::sync;

@@ -76,7 +76,7 @@ mod tests {
         fn however_it_is_cut_the_lines_are_the_same(
             text in proptest::collection::vec("[a-z]{0,9}", 0..20), cut in proptest::collection::vec(1usize..7, 1..40)
         ) {
-            let whole = text.iter().map(|line| format!("{line}\n")).collect::<String>();
+            let whole = text.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>();
             let mut lines = Lines::default();
             let (mut rest, mut got, mut sizes) = (whole.as_bytes(), Vec::new(), cut.iter().cycle());
             while !rest.is_empty() {

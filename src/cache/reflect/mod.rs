@@ -15,9 +15,8 @@ mod place;
 mod stream;
 mod wire;
 
-pub(crate) use self::place::Place;
+pub(crate) use self::{pace::Pace, place::Place};
 use self::{
-    pace::Pace,
     stream::Stream,
     wire::{Line, Page, Refusal},
 };
@@ -91,14 +90,14 @@ struct Next {
 pub(crate) struct Reflector<S> {
     client: Client,
     place: Place,
-    sink: Arc<S>,
+    sink: S,
     page_size: u32,
     /// Whether the server has not refused streamed lists yet.
     streams: bool,
 }
 
 impl<S: Sink> Reflector<S> {
-    pub(crate) fn new(client: Client, place: Place, sink: Arc<S>, page_size: u32) -> Self {
+    pub(crate) fn new(client: Client, place: Place, sink: S, page_size: u32) -> Self {
         Self { client, place, sink, page_size, streams: true }
     }
 

@@ -12,14 +12,14 @@ const LONGEST: Duration = Duration::from_secs(30);
 const HEALTHY: Duration = Duration::from_mins(2);
 
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     failures: u32,
     last: Option<Instant>,
 }
 
 impl Pace {
     /// Something went wrong: how long to wait. `at_least` is what the server asked for.
-    pub(super) fn failed(&mut self, at_least: Option<Duration>) -> Duration {
+    pub(crate) fn failed(&mut self, at_least: Option<Duration>) -> Duration {
         let now = Instant::now();
         if self.last.is_some_and(|last| now.duration_since(last) >= HEALTHY) {
             self.failures = 0;
@@ -48,7 +48,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn two_healthy_minutes_forget_what_was() {
         let mut pace = Pace::default();
-        (0..10).for_each(|_| drop(pace.failed(None)));
+        for _ in 0..10 {
+            pace.failed(None);
+        }
         tokio::time::advance(HEALTHY).await;
         assert!(pace.failed(None) < 2 * FIRST);
     }

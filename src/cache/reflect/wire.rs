@@ -60,7 +60,7 @@ struct MarkedMeta {
 /// A `Status` that says no.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     pub(super) code: u16,
     pub(super) reason: String,
     pub(super) message: String,

@@ -8,22 +8,22 @@ use hashbrown::HashMap;
 use std::{
     any::Any,
     hash::Hash,
+    marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
 };
 
 /// What an index says of one object: a `Vec<V>`.
-pub(super) type Values = Box<dyn Any + Send>;
+pub(crate) type Values = Box<dyn Any + Send>;
 
 /// Asks the user's function.
-pub(super) trait Indexer<P>: Send + Sync {
-    fn values(&self, object: &P) -> Values;
+pub(crate) trait Indexer<O>: Send + Sync {
+    fn values(&self, object: &O) -> Values;
     /// For what this one says, and nothing in it yet.
     fn table(&self) -> Box<dyn Table>;
 }
 
 /// Slots by value.
-pub(super) trait Table: Send + Sync {
+pub(crate) trait Table: Send + Sync {
     fn insert(&mut self, slot: Slot, values: Values);
     fn remove(&mut self, slot: Slot, values: Values);
     /// Whether both say the same: then there is nothing to do.
@@ -31,11 +31,22 @@ pub(super) trait Table: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-pub(super) struct Function<P, V>(pub(super) Arc<dyn Fn(&P) -> Vec<V> + Send + Sync>);
+/// The user's function.
+pub(crate) struct Function<F, V>(F, PhantomData<fn() -> V>);
 
-impl<P: 'static, V: Hash + Eq + Send + Sync + 'static> Indexer<P> for Function<P, V> {
+impl<F, V> Function<F, V> {
+    pub(crate) fn new(function: F) -> Self {
+        Self(function, PhantomData)
+    }
+}
+
+impl<O, F, V> Indexer<O> for Function<F, V>
+where
+    F: Fn(&O) -> Vec<V> + Send + Sync,
+    V: Hash + Eq + Send + Sync + 'static,
+{
     /// A function that panics says nothing of that object.
-    fn values(&self, object: &P) -> Values {
+    fn values(&self, object: &O) -> Values {
         let said = catch_unwind(AssertUnwindSafe(|| (self.0)(object)));
         Box::new(said.unwrap_or_default())
     }

@@ -14,10 +14,13 @@ mod index;
 mod postings;
 mod snapshot;
 
-pub(crate) use self::snapshot::Snapshot;
 use self::{
-    index::{ByValue, Function, Indexer, Table},
+    index::ByValue,
     postings::{Postings, Slot},
+};
+pub(crate) use self::{
+    index::{Function, Indexer, Table, Values},
+    snapshot::Snapshot,
 };
 use crate::object::ObjectKey;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
@@ -61,13 +64,14 @@ impl<V> Clone for IndexId<V> {
 }
 impl<V> Copy for IndexId<V> {}
 
+type SharedIndexer<P> = Arc<dyn Indexer<Arc<P>>>;
 type Chunk<P> = Vec<Option<Entry<P>>>;
 type Spine<P> = Arc<Vec<Arc<Chunk<P>>>>;
 
 pub(crate) struct Store<P> {
     state: RwLock<State<P>>,
     /// Held by whoever writes, so that it may look at the state, take its time, and change it then. Indexes by number; a gap where one was removed.
-    indexers: Mutex<Vec<Option<Arc<dyn Indexer<P>>>>>,
+    indexers: Mutex<Vec<Option<SharedIndexer<P>>>>,
     hasher: DefaultHashBuilder,
 }
 
@@ -124,7 +128,7 @@ impl<P> Store<P> {
     }
 
     /// Those of a namespace, and that all the lookups find.
-    pub(crate) fn select(&self, namespace: Option<&str>, lookups: &[Lookup]) -> Snapshot<P> {
+    pub(crate) fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Snapshot<P> {
         let state = self.state.read();
         let namespace = namespace.map(|name| state.namespaces.get(name).cloned().unwrap_or_default());
         let found: Vec<_> =
@@ -146,21 +150,18 @@ impl<P: 'static> Store<P> {
         let indexers = self.indexers.lock();
         let old = self.get(&entry.key);
         // The user's functions run here, where nobody waits but other writers.
-        let said = Said::of(&indexers, old.as_deref(), Some(&entry.object));
+        let said = Said::of(&indexers, old.as_ref(), Some(&entry.object));
         let mut state = self.state.write();
         state.revision = revision;
-        match state.find(hash, &entry.key) {
-            Some(slot) => {
-                said.update(slot, &mut state.tables);
-                let replaced = state.place(slot).as_mut().map(|place| mem::replace(&mut place.object, entry.object));
-                drop(state);
-                replaced
-            }
-            None => {
-                let slot = state.insert(hash, entry, &self.hasher);
-                said.update(slot, &mut state.tables);
-                None
-            }
+        if let Some(slot) = state.find(hash, &entry.key) {
+            said.update(slot, &mut state.tables);
+            let replaced = state.place(slot).as_mut().map(|place| mem::replace(&mut place.object, entry.object));
+            drop(state);
+            replaced
+        } else {
+            let slot = state.insert(hash, entry, &self.hasher);
+            said.update(slot, &mut state.tables);
+            None
         }
     }
 
@@ -169,7 +170,7 @@ impl<P: 'static> Store<P> {
         let hash = self.hasher.hash_one(key);
         let indexers = self.indexers.lock();
         let old = self.get(key);
-        let said = Said::of(&indexers, old.as_deref(), None);
+        let said = Said::of(&indexers, old.as_ref(), None);
         let mut state = self.state.write();
         state.revision = revision;
         let slot = state.find(hash, key)?;
@@ -185,11 +186,12 @@ impl<P: 'static> Store<P> {
     }
 
     /// Make the objects exactly these, at once; gives what that changed. An object that `is_same` as the one there is is dropped, and the old one
-    /// stays: who holds it holds the current one.
+    /// stays: who holds it holds the current one. With a namespace, only the objects there are replaced, and the others stay.
     ///
     /// The new state is built beside the old one, which is read meanwhile.
     pub(crate) fn replace(
         &self,
+        namespace: Option<&str>,
         entries: Vec<Entry<P>>,
         revision: u64,
         is_same: impl Fn(&P, &P) -> bool,
@@ -202,7 +204,8 @@ impl<P: 'static> Store<P> {
         };
         // Only a writer could change it, so that a reader's lock is enough, and readers are not kept out.
         let now = self.state.read();
-        for mut entry in entries {
+        let elsewhere = |entry: &&Entry<P>| namespace.is_some() && entry.key.namespace() != namespace;
+        for mut entry in now.entries().filter(elsewhere).cloned().chain(entries) {
             let hash = self.hasher.hash_one(&entry.key);
             if let Some(old) = now.find(hash, &entry.key).map(|slot| now.entry(slot))
                 && is_same(&old.object, &entry.object)
@@ -210,17 +213,14 @@ impl<P: 'static> Store<P> {
                 entry = old.clone();
             }
             // Pages that were not of one revision can name an object twice; the last one is the newest.
-            match next.find(hash, &entry.key) {
-                Some(slot) => {
-                    let said = Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object));
-                    said.update(slot, &mut next.tables);
-                    *next.place(slot) = Some(entry);
-                }
-                None => {
-                    let said = Said::of(&indexers, None, Some(&entry.object));
-                    let slot = next.insert(hash, entry, &self.hasher);
-                    said.update(slot, &mut next.tables);
-                }
+            if let Some(slot) = next.find(hash, &entry.key) {
+                let said = Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object));
+                said.update(slot, &mut next.tables);
+                *next.place(slot) = Some(entry);
+            } else {
+                let said = Said::of(&indexers, None, Some(&entry.object));
+                let slot = next.insert(hash, entry, &self.hasher);
+                said.update(slot, &mut next.tables);
             }
         }
         let mut changes = Vec::new();
@@ -243,9 +243,13 @@ impl<P: 'static> Store<P> {
     /// Find objects by what `values` says of them, from now on.
     pub(crate) fn add_index<V: Hash + Eq + Send + Sync + 'static>(
         &self,
-        values: impl Fn(&P) -> Vec<V> + Send + Sync + 'static,
+        values: impl Fn(&Arc<P>) -> Vec<V> + Send + Sync + 'static,
     ) -> IndexId<V> {
-        let indexer = Function(Arc::new(values));
+        IndexId::new(self.add_indexer(Arc::new(Function::new(values))))
+    }
+
+    /// Gives the number of the index.
+    pub(crate) fn add_indexer(&self, indexer: SharedIndexer<P>) -> usize {
         let mut indexers = self.indexers.lock();
         let mut table = indexer.table();
         let now = self.state.read();
@@ -257,40 +261,47 @@ impl<P: 'static> Store<P> {
         if number == indexers.len() {
             indexers.push(None);
         }
-        indexers[number] = Some(Arc::new(indexer));
+        indexers[number] = Some(indexer);
         let mut state = self.state.write();
         state.tables.resize_with(indexers.len(), || None);
         state.tables[number] = Some(table);
-        IndexId { number, value: PhantomData }
+        number
     }
 
     /// Keep an index no longer.
-    pub(crate) fn remove_index<V>(&self, index: IndexId<V>) {
+    pub(crate) fn remove_index(&self, number: usize) {
         let mut indexers = self.indexers.lock();
-        let table = self.state.write().tables[index.number].take();
-        let indexer = indexers[index.number].take();
+        let table = self.state.write().tables[number].take();
+        let indexer = indexers[number].take();
         drop(indexers);
         drop((table, indexer));
     }
 }
 
 /// Finds the objects an index has under one value.
-pub(crate) struct Lookup(Box<dyn Fn(&[Option<Box<dyn Table>>]) -> Postings + Send + Sync>);
+pub(crate) struct Lookup<'a>(Box<Find<'a>>);
+
+type Find<'a> = dyn Fn(&[Option<Box<dyn Table>>]) -> Postings + 'a;
 
 impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
-    pub(crate) fn of(self, value: V) -> Lookup {
+    /// The index of this number, whose values are of this type: one of another type finds nothing.
+    pub(crate) fn new(number: usize) -> Self {
+        Self { number, value: PhantomData }
+    }
+
+    pub(crate) fn of(self, value: &V) -> Lookup<'_> {
         Lookup(Box::new(move |tables| {
             let table = tables[self.number].as_ref().and_then(|table| table.as_any().downcast_ref::<ByValue<V>>());
-            table.map(|table| table.get(&value)).unwrap_or_default()
+            table.map(|table| table.get(value)).unwrap_or_default()
         }))
     }
 }
 
 /// What the indexes say of an object that comes, goes or changes.
-struct Said(Vec<(usize, Option<index::Values>, Option<index::Values>)>);
+struct Said(Vec<(usize, Option<Values>, Option<Values>)>);
 
 impl Said {
-    fn of<P>(indexers: &[Option<Arc<dyn Indexer<P>>>], old: Option<&P>, new: Option<&P>) -> Self {
+    fn of<P>(indexers: &[Option<SharedIndexer<P>>], old: Option<&Arc<P>>, new: Option<&Arc<P>>) -> Self {
         let indexers = indexers.iter().enumerate().filter_map(|(number, indexer)| Some((number, indexer.as_ref()?)));
         let said = indexers.map(|(number, indexer)| {
             let [old, new] = [old, new].map(|object| object.map(|object| indexer.values(object)));
@@ -307,8 +318,12 @@ impl Said {
             {
                 continue;
             }
-            old.into_iter().for_each(|old| table.remove(slot, old));
-            new.into_iter().for_each(|new| table.insert(slot, new));
+            if let Some(old) = old {
+                table.remove(slot, old);
+            }
+            if let Some(new) = new {
+                table.insert(slot, new);
+            }
         }
     }
 }
@@ -348,19 +363,16 @@ impl<P> State<P> {
         });
         self.namespaces.entry_ref(namespace).or_default().insert(slot);
         let spine = Arc::make_mut(&mut self.spine);
-        match spine.get_mut(slot as usize / CHUNK) {
-            Some(chunk) => {
-                let chunk = Arc::make_mut(chunk);
-                match chunk.get_mut(slot as usize % CHUNK) {
-                    Some(place) => *place = Some(entry),
-                    None => chunk.push(Some(entry)),
-                }
+        if let Some(chunk) = spine.get_mut(slot as usize / CHUNK) {
+            let chunk = Arc::make_mut(chunk);
+            match chunk.get_mut(slot as usize % CHUNK) {
+                Some(place) => *place = Some(entry),
+                None => chunk.push(Some(entry)),
             }
-            None => {
-                let mut chunk = Vec::with_capacity(CHUNK);
-                chunk.push(Some(entry));
-                spine.push(Arc::new(chunk));
-            }
+        } else {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            chunk.push(Some(entry));
+            spine.push(Arc::new(chunk));
         }
         let spine = &self.spine;
         self.slots.insert_unique(hash, slot, |slot| {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 /// Where an object is in the store.
-pub(super) type Slot = u32;
+pub(crate) type Slot = u32;
 
 /// Sorted slots, each once.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,9 @@ mod tests {
 
     fn of(slots: &[Slot]) -> Postings {
         let mut postings = Postings::default();
-        slots.iter().for_each(|slot| postings.insert(*slot));
+        for slot in slots {
+            postings.insert(*slot);
+        }
         postings
     }
 
