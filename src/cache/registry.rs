@@ -145,7 +145,10 @@ impl Cache {
                 return Err(CacheError::AlreadyRun);
             }
             state.run = Run::Running { runtime: Handle::current(), tasks: JoinSet::new() };
-            state.informers.retain(|_, declared| declared.life.is_used());
+            // Those nobody uses any more are over before they began; who waits for them is told.
+            for (_, unused) in state.informers.extract_if(|_, declared| !declared.life.is_used()) {
+                unused.core.end();
+            }
             let declared: Vec<_> = state.informers.values().cloned().collect();
             for declared in declared {
                 shared.start(&mut state, declared);
