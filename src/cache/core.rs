@@ -93,9 +93,15 @@ impl<P: Payload> Core<P> {
         self.condition.borrow().clone()
     }
 
-    /// For what is not a part's: before there are any, and after the end.
+    /// For what is not a part's: before there are any. What has ended stays so.
     pub(crate) fn set_condition(&self, condition: Condition) {
-        self.condition.send_replace(condition);
+        self.condition.send_if_modified(|current| {
+            let changes = *current != condition && *current != Condition::Ended;
+            if changes {
+                *current = condition;
+            }
+            changes
+        });
     }
 
     /// Ended for good: handlers are told what is left, and that it is over.
@@ -151,13 +157,7 @@ impl<P: Payload> Core<P> {
         let Some(worst) = parts.iter().map(|part| &part.condition).max_by_key(|condition| rank(condition)) else {
             return;
         };
-        self.condition.send_if_modified(|condition| {
-            let changes = *condition != *worst && *condition != Condition::Ended;
-            if changes {
-                condition.clone_from(worst);
-            }
-            changes
-        });
+        self.set_condition(worst.clone());
     }
 }
 

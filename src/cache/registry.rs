@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// Informers, and what runs them. A handle; clones share the informers. Nothing runs before [`Self::run_until`].
 ///
-/// See [the module](self) for an example.
+/// See [the module](crate::cache) for an example.
 #[derive(Clone)]
 pub struct Cache(Arc<Shared>);
 

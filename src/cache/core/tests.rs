@@ -210,3 +210,38 @@ async fn handlers_know_what_the_store_shows_whatever_the_server_does() {
         handler.abort();
     }
 }
+
+#[test]
+fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions() {
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let parts = core.parts(["a", "b"].map(|name| Some(name.to_owned())));
+    let entry = |namespace: &str, version: u64| {
+        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
+        let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
+        Entry { key: object.key(), object: Arc::new(object) }
+    };
+    let mut cursor = core.subscribe();
+    parts[0].all(vec![entry("a", 7)], 10);
+    parts[0].well();
+    assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (false, 0, Condition::Starting));
+    parts[1].all(vec![entry("b", 3)], 5);
+    parts[1].well();
+    assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (true, 5, Condition::Synced));
+    for _ in 0..2 {
+        assert!(matches!(cursor.try_next(), Some(Item::Event(Event::Create { initial: true, .. }))));
+    }
+    assert!(matches!(cursor.try_next(), Some(Item::InitialDone)), "once all have told");
+
+    parts[0].nothing_up_to(20);
+    assert_eq!(core.store.revision(), 5, "nothing is known of the other one beyond that");
+    parts[1].put(entry("b", 15), 15);
+    assert_eq!(core.store.revision(), 15);
+    parts[1].all(Vec::new(), 30);
+    assert_eq!((core.store.len(), core.store.revision()), (1, 20), "a list of one leaves the other alone");
+    parts[1].failed(&Failure::EndedAtOnce);
+    assert!(matches!(core.condition(), Condition::Degraded { .. }), "the worst of them counts");
+    core.end();
+    parts[1].well();
+    assert_eq!(core.condition(), Condition::Ended, "what has ended stays so");
+}
