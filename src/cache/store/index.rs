@@ -3,13 +3,17 @@
 //! In two halves, because the function is the user's and must not run under the store's lock: an [`Indexer`] asks it, a [`Table`] keeps what
 //! it said. The function has to say the same of the same object each time: what it said when an object came is taken back when it goes.
 
-use super::postings::{Postings, Slot};
+use super::{
+    SharedIndexer,
+    postings::{Postings, Slot},
+};
 use hashbrown::HashMap;
 use std::{
     any::Any,
     hash::Hash,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
 /// What an index says of one object: a `Vec<V>`.
@@ -87,6 +91,37 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// What the indexes say of an object that comes, goes or changes.
+pub(super) struct Said(Vec<(usize, Option<Values>, Option<Values>)>);
+
+impl Said {
+    pub(super) fn of<P>(indexers: &[Option<SharedIndexer<P>>], old: Option<&Arc<P>>, new: Option<&Arc<P>>) -> Self {
+        let indexers = indexers.iter().enumerate().filter_map(|(number, indexer)| Some((number, indexer.as_ref()?)));
+        let said = indexers.map(|(number, indexer)| {
+            let [old, new] = [old, new].map(|object| object.map(|object| indexer.values(object)));
+            (number, old, new)
+        });
+        Self(said.collect())
+    }
+
+    pub(super) fn update(self, slot: Slot, tables: &mut [Option<Box<dyn Table>>]) {
+        for (number, old, new) in self.0 {
+            let Some(table) = &mut tables[number] else { continue };
+            if let (Some(old), Some(new)) = (&old, &new)
+                && table.is_same(old, new)
+            {
+                continue;
+            }
+            if let Some(old) = old {
+                table.remove(slot, old);
+            }
+            if let Some(new) = new {
+                table.insert(slot, new);
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ mod postings;
 mod snapshot;
 
 use self::{
-    index::ByValue,
+    index::{ByValue, Said},
     postings::{Postings, Slot},
 };
 pub(crate) use self::{
@@ -294,37 +294,6 @@ impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
             let table = tables[self.number].as_ref().and_then(|table| table.as_any().downcast_ref::<ByValue<V>>());
             table.map(|table| table.get(value)).unwrap_or_default()
         }))
-    }
-}
-
-/// What the indexes say of an object that comes, goes or changes.
-struct Said(Vec<(usize, Option<Values>, Option<Values>)>);
-
-impl Said {
-    fn of<P>(indexers: &[Option<SharedIndexer<P>>], old: Option<&Arc<P>>, new: Option<&Arc<P>>) -> Self {
-        let indexers = indexers.iter().enumerate().filter_map(|(number, indexer)| Some((number, indexer.as_ref()?)));
-        let said = indexers.map(|(number, indexer)| {
-            let [old, new] = [old, new].map(|object| object.map(|object| indexer.values(object)));
-            (number, old, new)
-        });
-        Self(said.collect())
-    }
-
-    fn update(self, slot: Slot, tables: &mut [Option<Box<dyn Table>>]) {
-        for (number, old, new) in self.0 {
-            let Some(table) = &mut tables[number] else { continue };
-            if let (Some(old), Some(new)) = (&old, &new)
-                && table.is_same(old, new)
-            {
-                continue;
-            }
-            if let Some(old) = old {
-                table.remove(slot, old);
-            }
-            if let Some(new) = new {
-                table.insert(slot, new);
-            }
-        }
     }
 }
 
