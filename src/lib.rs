@@ -3,7 +3,10 @@
 //!
 //! Built so far:
 //!
-//! * [`object`]: what names an object, [`ObjectKey`](object::ObjectKey).
+//! * [`cache`]: objects in memory, kept up to date by list and watch, shared by everybody.
+//! * [`object`]: objects as the framework sees them: [`ObjectKey`](object::ObjectKey) names one, [`Object`](object::Object) is
+//!   one, with its metadata at hand and its body on request.
+//! * [`event`]: what happened to an object.
 //! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
 //! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
 //!
@@ -19,6 +22,8 @@
 //! assert!(queue.try_get().is_none());
 //! ```
 
+pub mod cache;
+pub mod event;
 pub mod object;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
@@ -27,6 +32,8 @@ pub mod workqueue;
 
 /// What most programs import.
 pub mod prelude {
-    pub use crate::object::ObjectKey;
+    pub use crate::cache::{Cache, CacheOptions, Informer, Query, Select};
+    pub use crate::event::Event;
+    pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
     pub use crate::workqueue::{Add, Outcome, Priority, WorkQueue};
 }

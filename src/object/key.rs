@@ -1,5 +1,6 @@
-//! Objects as the framework sees them. So far: the key that names one.
+//! What names an object: namespace and name in one shared string.
 
+use kube_core::Resource;
 use serde::{Serialize, Serializer};
 use std::{
     cmp::Ordering,
@@ -43,6 +44,22 @@ impl ObjectKey {
     /// Key of a cluster-scoped object.
     pub fn cluster_scoped(name: &str) -> Self {
         Self::new("", name)
+    }
+
+    /// Key of an object in hand; a part it does not have is empty.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use steersman::object::ObjectKey;
+    ///
+    /// let mut pod = Pod::default();
+    /// pod.metadata.namespace = Some("default".into());
+    /// pod.metadata.name = Some("web".into());
+    /// assert_eq!(ObjectKey::of(&pod), ObjectKey::new("default", "web"));
+    /// ```
+    pub fn of(object: &impl Resource) -> Self {
+        let meta = object.meta();
+        Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     }
 
     /// `None` for a cluster-scoped object.

@@ -1,0 +1,247 @@
+use super::*;
+use crate::{
+    cache::{
+        fan::Item,
+        reflect::{Place, Reflector},
+    },
+    object::{Compact, MetadataOnly},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use kube_core::{ResourceExt, TypeMeta};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde_json::json;
+use std::{collections::BTreeMap, time::Duration};
+use steersman_apiserver::{ApiServer, Fault, Options};
+
+/// A server, and an informer of its config maps that runs.
+struct Scene<P> {
+    server: ApiServer,
+    maps: Api<ConfigMap>,
+    core: Arc<Core<P>>,
+    running: tokio::task::JoinHandle<()>,
+}
+
+impl<P> Drop for Scene<P> {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+impl<P: Payload> Scene<P> {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// With what the server is like before it is asked.
+    fn with(prepare: impl FnOnce(&ApiServer)) -> Self {
+        let server = ApiServer::new(Options::default()).expect("a server without data starts");
+        prepare(&server);
+        let client = Client::new(server.service(), "default");
+        let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+        let core = Arc::new(Core::<P>::new(Decoder::new(types)));
+        let place = Place {
+            path: "/api/v1/configmaps".into(),
+            labels: None,
+            fields: None,
+            metadata_only: std::any::type_name::<P>().ends_with("MetadataOnly"),
+        };
+        let part = core.parts([None]).remove(0);
+        let reflector = Reflector::new(client.clone(), place, part, 2);
+        let running = tokio::spawn(async { match reflector.run().await {} });
+        Self { server, maps: Api::default_namespaced(client), core, running }
+    }
+
+    async fn make(&self, name: &str) -> ConfigMap {
+        let map = serde_json::from_value(json!({"metadata": {"name": name}, "data": {"k": "0"}})).expect("a map");
+        self.maps.create(&PostParams::default(), &map).await.expect("it is new")
+    }
+
+    /// Wait until the store is what the server has.
+    async fn converge(&self) {
+        let server = async || {
+            let list = self.maps.list(&ListParams::default()).await.expect("a list");
+            let pair = |map: &ConfigMap| (map.name_any(), map.resource_version().expect("a version"));
+            list.items.iter().map(pair).collect::<BTreeMap<_, _>>()
+        };
+        let store = || {
+            let pair = |entry: &Entry<P>| {
+                let version = entry.object.meta().resource_version().unwrap_or_default().to_owned();
+                (entry.key.name().to_owned(), version)
+            };
+            self.core.store.snapshot().iter().map(pair).collect::<BTreeMap<_, _>>()
+        };
+        let alike = async {
+            while server().await != store() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let done = tokio::time::timeout(Duration::from_mins(10), alike).await;
+        let (server, store) = (server().await, store());
+        assert!(done.is_ok(), "the server has {server:?}, the store {store:?}, {:?}", self.core.condition());
+    }
+}
+
+/// A handler's knowledge, made of nothing but what it is told.
+async fn follow<P: Payload>(mut cursor: Cursor<P>, seen: Arc<Mutex<BTreeMap<ObjectKey, String>>>) {
+    let version = |object: &P| object.meta().resource_version().unwrap_or_default().to_owned();
+    while let Some(item) = cursor.next().await {
+        let mut seen = seen.lock();
+        match item {
+            Item::InitialDone => {}
+            Item::Event(Event::Create { object, .. }) => {
+                assert!(seen.insert(object.key, version(&object.object)).is_none(), "it was not there");
+            }
+            Item::Event(Event::Update { old, new }) => {
+                assert_eq!(seen.insert(new.key, version(&new.object)), Some(version(&old)), "old is what was told");
+            }
+            Item::Event(Event::Delete { object, .. }) => {
+                assert!(seen.remove(&object.key).is_some(), "it was there");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_and_what_comes_is_in_the_store() {
+    let scene = Scene::<ConfigMap>::new();
+    scene.make("a").await;
+    scene.core.synced().await;
+    scene.make("b").await;
+    scene.converge().await;
+    scene.maps.delete("a", &DeleteParams::default()).await.expect("it is there");
+    scene.converge().await;
+    assert_eq!(scene.core.condition(), Condition::Synced);
+    let kept = scene.core.store.get(&ObjectKey::new("default", "b")).expect("it is there");
+    assert!(kept.metadata.managed_fields.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_form_of_an_object_is_kept_up_to_date() {
+    async fn check<P: Payload>() {
+        let scene = Scene::<P>::new();
+        for name in ["a", "b", "c"] {
+            scene.make(name).await;
+        }
+        scene.converge().await;
+    }
+    check::<ConfigMap>().await;
+    check::<Compact>().await;
+    check::<MetadataOnly>().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_is_too_short_ends_in_a_new_list_and_deletes_what_is_gone() {
+    let scene = Scene::<Compact>::new();
+    scene.make("a").await;
+    scene.converge().await;
+    let mut cursor = scene.core.subscribe();
+    assert!(matches!(cursor.next().await, Some(Item::Event(Event::Create { initial: true, .. }))));
+    assert!(matches!(cursor.next().await, Some(Item::InitialDone)));
+
+    scene.server.faults().add(Fault::on("watch configmaps").status(500).times(3));
+    scene.server.faults().add(Fault::on("watch configmaps").drop_watch_after(0).times(1));
+    scene.make("b").await;
+    scene.maps.delete("a", &DeleteParams::default()).await.expect("it is there");
+    scene.server.compact();
+    scene.converge().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_in_the_servers_words_and_ends() {
+    let scene = Scene::<Compact>::with(|server| {
+        server.faults().add(Fault::on("watch configmaps").status(403).times(2));
+    });
+    let mut condition = scene.core.condition.subscribe();
+    let degraded = condition.wait_for(|condition| matches!(condition, Condition::Degraded { .. })).await;
+    let Condition::Degraded { error, .. } = degraded.expect("it is there").clone() else { unreachable!() };
+    assert!(error.to_lowercase().contains("forbidden"), "{error}");
+    scene.core.synced().await;
+    assert_eq!(scene.core.condition(), Condition::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_know_what_the_store_shows_whatever_the_server_does() {
+    for seed in 0..30 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let scene = Scene::<Compact>::new();
+        let seen = Arc::new(Mutex::new(BTreeMap::new()));
+        let handler = tokio::spawn(follow(scene.core.subscribe(), seen.clone()));
+        for turn in 0..60 {
+            let name = format!("o{}", random.random_range(0..8));
+            let patch = Patch::Merge(json!({"data": {"k": turn.to_string()}}));
+            match random.random_range(0..10) {
+                0..4 => drop(scene.maps.patch(&name, &PatchParams::default(), &patch).await),
+                4..7 => {
+                    let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a map");
+                    drop(scene.maps.create(&PostParams::default(), &map).await);
+                }
+                7 => drop(scene.maps.delete(&name, &DeleteParams::default()).await),
+                8 => {
+                    let fault = Fault::on("watch configmaps");
+                    scene.server.faults().add(match random.random_range(0..5) {
+                        0 => fault.status(410).times(1),
+                        1 => fault.status(429).times(2),
+                        2 => fault.status(500).times(1),
+                        3 => fault.drop_watch_after(random.random_range(0..3)).times(2),
+                        _ => fault.status(504).times(1),
+                    });
+                }
+                _ => {
+                    scene.server.compact();
+                    tokio::time::sleep(Duration::from_secs(random.random_range(0..90))).await;
+                }
+            }
+        }
+        scene.converge().await;
+        let stored: Vec<_> = scene.core.store.snapshot().iter().map(|entry| entry.key.clone()).collect();
+        tokio::time::timeout(Duration::from_mins(1), async {
+            while seen.lock().len() != stored.len() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .expect("the handler hears of it");
+        assert!(stored.iter().all(|key| seen.lock().contains_key(key)), "seed {seed}");
+        assert!(!handler.is_finished(), "seed {seed}: the handler was told what cannot be");
+        handler.abort();
+    }
+}
+
+#[test]
+fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions() {
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let parts = core.parts(["a", "b"].map(|name| Some(name.to_owned())));
+    let entry = |namespace: &str, version: u64| {
+        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
+        let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
+        Entry { key: object.key(), object: Arc::new(object) }
+    };
+    let mut cursor = core.subscribe();
+    parts[0].all(vec![entry("a", 7)], 10);
+    parts[0].well();
+    assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (false, 0, Condition::Starting));
+    parts[1].all(vec![entry("b", 3)], 5);
+    parts[1].well();
+    assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (true, 5, Condition::Synced));
+    for _ in 0..2 {
+        assert!(matches!(cursor.try_next(), Some(Item::Event(Event::Create { initial: true, .. }))));
+    }
+    assert!(matches!(cursor.try_next(), Some(Item::InitialDone)), "once all have told");
+
+    parts[0].nothing_up_to(20);
+    assert_eq!(core.store.revision(), 5, "nothing is known of the other one beyond that");
+    parts[1].put(entry("b", 15), 15);
+    assert_eq!(core.store.revision(), 15);
+    parts[1].all(Vec::new(), 30);
+    assert_eq!((core.store.len(), core.store.revision()), (1, 20), "a list of one leaves the other alone");
+    parts[1].failed(&Failure::EndedAtOnce);
+    assert!(matches!(core.condition(), Condition::Degraded { .. }), "the worst of them counts");
+    core.end();
+    parts[1].well();
+    assert_eq!(core.condition(), Condition::Ended, "what has ended stays so");
+}

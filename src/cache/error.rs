@@ -1,0 +1,71 @@
+//! What can go wrong when a kind is declared or read. Each text says what to do next.
+
+use super::Representation;
+use crate::object::DecodeError;
+
+/// A kind cannot be declared, or not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The same kind and scope is kept in another form.
+    #[error("{kind} is cached as {have}, not as {want}: declare it with `.compact()` everywhere to have both")]
+    Representation {
+        /// The kind.
+        kind: String,
+        /// How it is kept.
+        have: Representation,
+        /// How it was to be kept.
+        want: Representation,
+    },
+    /// The same kind and scope is kept as another Rust type.
+    #[error("{kind} is cached as another type of that kind: declare it with `.compact()` everywhere to have both")]
+    OtherType {
+        /// The kind.
+        kind: String,
+    },
+    /// The same kind and scope is kept without what is asked for now.
+    #[error("{kind} is cached without its managed fields: declare it with `.managed_fields()` everywhere")]
+    ManagedFields {
+        /// The kind.
+        kind: String,
+    },
+    /// A selection of no namespace.
+    #[error("no namespace is selected for {kind}: name some, or choose `Namespaces::All`")]
+    NoNamespace {
+        /// The kind.
+        kind: String,
+    },
+    /// A label selector that is none.
+    #[error(
+        "`{selector}` is no label selector: {what}: write it as for `kubectl -l`, for instance `app=web,tier in (a,b)`"
+    )]
+    Selector {
+        /// As it was given.
+        selector: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The first list has not come yet, so that nothing is known; not even that there is nothing.
+    #[error("{kind} is not synced: {last_error}")]
+    NotSynced {
+        /// The kind.
+        kind: String,
+        /// Why, in the server's own words if it has said something.
+        last_error: String,
+    },
+    /// A query by an index of another informer.
+    #[error("the index is of another informer than {kind} is listed from: make it with the `index` of this one")]
+    OtherIndex {
+        /// The kind.
+        kind: String,
+    },
+    /// The cache runs already, or has ended.
+    #[error("this cache runs already, or has ended: make another one to run again")]
+    AlreadyRun,
+    /// The cache has ended: it declares nothing, and what is not synced never will be.
+    #[error("the cache has ended: keep `run_until` running for as long as it is used")]
+    Ended,
+    /// An object is there, and cannot be read as what it is asked for.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}

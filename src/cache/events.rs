@@ -1,0 +1,46 @@
+//! Events as users have them.
+
+use super::{
+    Informer,
+    erased::{Fed, Feed},
+};
+use crate::event::Event;
+use std::{fmt, future::poll_fn};
+
+/// What is in an informer, and then what happens to it: made by [`Informer::events`]. Dropping it ends it.
+///
+/// Who is slow slows nobody down: once thousands of events are waiting, those of one object become one, so that memory is bounded by
+/// the number of objects, and the last state is always told.
+pub struct Events<K> {
+    feed: Box<dyn Feed>,
+    informer: Informer<K>,
+}
+
+/// What [`Events`] tell.
+#[derive(Debug)]
+pub enum Notice<K> {
+    /// Something happened to an object.
+    Event(Event<K>),
+    /// Once: the informer has synced, and all that was there in the beginning has been told.
+    InitialDone,
+}
+
+impl<K> Events<K> {
+    pub(super) fn new(informer: Informer<K>) -> Self {
+        Self { feed: informer.core.subscribe(), informer }
+    }
+
+    /// What is next, as soon as there is something; `None` when the cache has ended. It can be dropped at any time, and nothing is lost.
+    pub async fn next(&mut self) -> Option<Notice<K>> {
+        poll_fn(|cx| self.feed.poll_next(cx)).await.map(|fed| match fed {
+            Fed::InitialDone => Notice::InitialDone,
+            Fed::Event(event) => Notice::Event(event.assume()),
+        })
+    }
+}
+
+impl<K> fmt::Debug for Events<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("informer", &self.informer).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! Who uses an informer: it lives as long as somebody does, and a little longer.
+
+use kube_core::GroupVersionKind;
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use tokio::{sync::watch, time::timeout};
+
+/// Counts the users of an informer.
+pub(super) struct Life {
+    gvk: GroupVersionKind,
+    users: watch::Sender<usize>,
+}
+
+impl Life {
+    pub(super) fn new(gvk: GroupVersionKind) -> Arc<Self> {
+        Arc::new(Self { gvk, users: watch::Sender::new(0) })
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        *self.users.borrow() > 0
+    }
+
+    /// Until nobody has used it for so long.
+    pub(super) async fn unused_for(&self, idle: Duration) {
+        let mut users = self.users.subscribe();
+        // The sender is here, so that it cannot be gone.
+        loop {
+            let _ = users.wait_for(|users| *users == 0).await;
+            if timeout(idle, users.wait_for(|users| *users > 0)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// One user, or several that came from one.
+pub(super) struct Lease(Arc<Life>);
+
+impl Lease {
+    pub(super) fn new(life: &Arc<Life>) -> Self {
+        life.users.send_modify(|users| *users += 1);
+        Self(life.clone())
+    }
+
+    pub(super) fn gvk(&self) -> &GroupVersionKind {
+        &self.0.gvk
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.users.send_modify(|users| *users -= 1);
+    }
+}
+
+/// Until one of them is done: true if it is `a`, also when both are.
+pub(super) async fn first(a: impl Future, b: impl Future) -> bool {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    poll_fn(|cx| match (a.as_mut().poll(cx), b.as_mut().poll(cx)) {
+        (Poll::Ready(_), _) => Poll::Ready(true),
+        (_, Poll::Ready(_)) => Poll::Ready(false),
+        _ => Poll::Pending,
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{Instant, sleep};
+
+    const IDLE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_over_when_nobody_has_used_it_for_long_enough_in_one_go() {
+        let life = Life::new(GroupVersionKind::gvk("", "v1", "Pod"));
+        let lease = Lease::new(&life);
+        let begun = Instant::now();
+        let watched = life.clone();
+        let over = tokio::spawn(async move {
+            watched.unused_for(IDLE).await;
+            begun.elapsed()
+        });
+        sleep(Duration::from_secs(100)).await;
+        drop(lease);
+        sleep(Duration::from_secs(20)).await;
+        let (one, two) = (Lease::new(&life), Lease::new(&life));
+        sleep(Duration::from_secs(20)).await;
+        drop(one);
+        assert!(life.is_used());
+        sleep(Duration::from_mins(1)).await;
+        drop(two);
+        let over = over.await.expect("it ends");
+        assert!((230..231).contains(&over.as_secs()), "{over:?}");
+    }
+}

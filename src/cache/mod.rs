@@ -1,0 +1,79 @@
+//! Objects in memory: one informer per kind and selection, shared by everybody, kept up to date by list and watch.
+//!
+//! Use it for what is read often or has to be noticed when it changes; read what is needed once from the server. A controller reads nothing else:
+//! thousands of reads cost the server one watch.
+//!
+//! * [`Cache::informer`] declares a kind, [`Cache::informer_of`] a [`Select`]ion of it: some namespaces or labels, a kind that is known at run time only,
+//!   a form that takes less memory. Nothing is watched that was not declared, and nothing for long after its last user.
+//! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`]; and tells [`Events`].
+//! * [`Cache::run_until`] does the work. Before the first list has come, reads fail and say why: an empty answer would be a lie.
+//!
+//! | kept as | declared by | reads | memory |
+//! |---|---|---|---|
+//! | [`Typed`](Representation::Typed) | `Select::<Pod>::new()` | `Pod` and its metadata, shared | all of it |
+//! | [`Compact`](Representation::Compact) | `.compact()`, `Select::dynamic(…)` | any type, `DynamicObject` and metadata; decoded when read, shared while held | the message, and metadata |
+//! | [`Metadata`](Representation::Metadata) | `Select::<Metadata<Pod>>::new()` | metadata | metadata |
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube_client::{Api, api::PostParams};
+//! use steersman::{prelude::*, testing::{Env, TestServer}};
+//!
+//! let client = Env::embedded()?.client()?; // or any other
+//! let made = serde_json::from_value(serde_json::json!({"metadata": {"name": "colors"}, "data": {"door": "blue"}}))?;
+//! Api::<ConfigMap>::default_namespaced(client.clone()).create(&PostParams::default(), &made).await?;
+//!
+//! let cache = Cache::new(client, CacheOptions::default());
+//! let maps = cache.informer::<ConfigMap>()?;
+//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+//! let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
+//! maps.await_synced().await?;
+//!
+//! let colors = maps.get(&ObjectKey::new("default", "colors"))?.expect("it was made");
+//! assert_eq!(colors.data.as_ref().unwrap()["door"], "blue");
+//! assert_eq!(maps.list(&Query::default().namespace(Some("default")).labels("!app")?)?.len(), 1);
+//!
+//! drop(stop);
+//! running.await??;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Inside, `reflect` asks the server and says what it has, `core` puts it into the `store` and tells the handlers through the `fan`; `erased` is that
+//! whatever the form, for the handles above.
+
+mod core;
+mod erased;
+mod error;
+mod events;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "resyncs and the statistics of handlers are for sources, which come next")
+)]
+mod fan;
+mod indexed;
+mod informer;
+mod life;
+mod query;
+mod reflect;
+mod registry;
+mod select;
+mod selector;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "snapshots that say what they are of are for the client, which comes next")
+)]
+mod store;
+mod tend;
+
+pub use self::{
+    error::CacheError,
+    events::{Events, Notice},
+    indexed::Index,
+    informer::{Informer, InformerState, InformerStats},
+    query::Query,
+    registry::{Cache, CacheOptions},
+    select::{Namespaces, Representation, Select},
+};

@@ -1,0 +1,305 @@
+//! Keeps a [`Sink`] up to what the server has: everything once, and then what happens, for as long as it is polled.
+//!
+//! What holds, whatever the server does:
+//! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
+//! * an object that cannot be decoded is reported and passed over, the others go on;
+//! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
+//! * what the server says no with is reported in its own words.
+//!
+//! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
+//! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
+
+mod lines;
+mod pace;
+mod place;
+mod stream;
+mod wire;
+
+pub(crate) use self::{pace::Pace, place::Place};
+use self::{
+    stream::Stream,
+    wire::{Line, Page, Refusal},
+};
+use crate::{
+    cache::store::Entry,
+    object::{Decoder, ObjectKey, Payload, Undecodable},
+};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube_client::{Client, client::Body};
+use rand::RngExt;
+use serde_json::value::RawValue;
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
+const WATCH: Duration = Duration::from_mins(5);
+/// A server that has said nothing for so long beyond that is not there any more.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long an answer, or the next part of one, may take.
+const ANSWER: Duration = Duration::from_mins(1);
+/// A watch that ended sooner, and told nothing, counts as a failure.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Where objects go.
+pub(crate) trait Sink: Send + Sync {
+    type Payload: Payload;
+
+    fn decoder(&self) -> &Decoder;
+    /// These are all there are, at this revision.
+    fn all(&self, entries: Vec<Entry<Self::Payload>>, revision: u64);
+    fn put(&self, entry: Entry<Self::Payload>, revision: u64);
+    /// Gone; as it was last, if that could be read.
+    fn deleted(&self, key: &ObjectKey, last: Option<Self::Payload>, revision: u64);
+    /// Nothing else happened up to this revision.
+    fn nothing_up_to(&self, revision: u64);
+    fn undecodable(&self, what: Undecodable);
+    /// The server answers.
+    fn well(&self);
+    /// It does not, or not as it should.
+    fn failed(&self, failure: &Failure);
+}
+
+/// Why a list or watch did not go on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// In the server's own words.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// There was no answer, or none that could be read.
+    #[error("{0}")]
+    Broken(String),
+    #[error("the server ended the watch at once")]
+    EndedAtOnce,
+}
+
+impl Failure {
+    /// The server has no such kind, or not any more.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.code == 404)
+    }
+}
+
+/// What to do next, and what went wrong before.
+struct Next {
+    /// Watch from this version; list if there is none.
+    from: Option<String>,
+    failure: Option<Failure>,
+}
+
+pub(crate) struct Reflector<S> {
+    client: Client,
+    place: Place,
+    sink: S,
+    page_size: u32,
+    /// Whether the server has not refused streamed lists yet.
+    streams: bool,
+}
+
+impl<S: Sink> Reflector<S> {
+    pub(crate) fn new(client: Client, place: Place, sink: S, page_size: u32) -> Self {
+        Self { client, place, sink, page_size, streams: true }
+    }
+
+    /// Until it is dropped.
+    pub(crate) async fn run(mut self) -> Infallible {
+        let mut pace = Pace::default();
+        let mut from = None;
+        loop {
+            let next = match from.take() {
+                Some(version) => self.watch(version).await,
+                None if self.streams => self.stream().await,
+                None => self.list().await,
+            };
+            from = next.from;
+            if let Some(failure) = next.failure {
+                let at_least = match &failure {
+                    Failure::Refused(refusal) => refusal.retry_after(),
+                    Failure::Broken(_) | Failure::EndedAtOnce => None,
+                };
+                self.sink.failed(&failure);
+                sleep(pace.failed(at_least)).await;
+            }
+        }
+    }
+
+    /// Everything, page by page.
+    async fn list(&self) -> Next {
+        match self.pages().await {
+            Ok(version) => Next { from: Some(version), failure: None },
+            Err(failure) => Next { from: None, failure: Some(failure) },
+        }
+    }
+
+    async fn pages(&self) -> Result<String, Failure> {
+        let (mut entries, mut token, mut size) = (Vec::new(), String::new(), self.page_size);
+        loop {
+            let response = match self.send(self.place.page(size, &token)).await {
+                // A token lives as long as the server's history. If that was too short, all at once is the way that is left.
+                Err(Failure::Refused(refusal)) if refusal.needs_a_list() && !token.is_empty() => {
+                    (entries, token, size) = (Vec::new(), String::new(), 0);
+                    continue;
+                }
+                response => response?,
+            };
+            let body = timeout(ANSWER, response.into_body().collect()).await.map_err(|_| silent())?.map_err(broken)?;
+            let body = body.to_bytes();
+            let page: Page<'_> = serde_json::from_slice(&body).map_err(broken)?;
+            let items = page.items.unwrap_or_default();
+            entries.extend(items.into_iter().filter_map(|item| self.decode(item)));
+            token = page.metadata.r#continue;
+            if token.is_empty() {
+                let version = page.metadata.resource_version;
+                self.sink.all(entries, revision(&version));
+                self.sink.well();
+                return Ok(version);
+            }
+        }
+    }
+
+    /// Everything, and then what happens, in one watch.
+    async fn stream(&mut self) -> Next {
+        let time = watch_time();
+        let response = match self.send(self.place.stream(time)).await {
+            Ok(response) => response,
+            Err(Failure::Refused(refusal)) if matches!(refusal.code, 400 | 406 | 415 | 422 | 500 | 501) => {
+                // Older servers, and those in front of them, do not know it. A list says the same.
+                self.streams = false;
+                return Next { from: None, failure: None };
+            }
+            Err(failure) => return Next { from: None, failure: Some(failure) },
+        };
+        let mut stream = Stream::new(response.into_body(), time + SILENCE);
+        let mut entries = Vec::new();
+        loop {
+            let line = match stream.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => return Next { from: None, failure: Some(Failure::EndedAtOnce) },
+                Err(failure) => return Next { from: None, failure: Some(failure) },
+            };
+            match wire::line(&line) {
+                Ok(Line::Put(object)) => entries.extend(self.decode(object)),
+                Ok(Line::Bookmark { version, initial: true }) => {
+                    self.sink.all(entries, revision(&version));
+                    self.sink.well();
+                    return self.follow(stream, version).await;
+                }
+                Ok(Line::Bookmark { .. } | Line::Deleted(_)) => {}
+                Ok(Line::Error(refusal)) => {
+                    self.streams = refusal.code != 500;
+                    return Next { from: None, failure: Some(Failure::Refused(refusal)) };
+                }
+                Err(error) => return Next { from: None, failure: Some(broken(error)) },
+            }
+        }
+    }
+
+    async fn watch(&self, version: String) -> Next {
+        let time = watch_time();
+        match self.send(self.place.watch(&version, time)).await {
+            Ok(response) => {
+                self.sink.well();
+                self.follow(Stream::new(response.into_body(), time + SILENCE), version).await
+            }
+            Err(Failure::Refused(refusal)) if refusal.needs_a_list() => {
+                Next { from: None, failure: Some(Failure::Refused(refusal)) }
+            }
+            Err(failure) => Next { from: Some(version), failure: Some(failure) },
+        }
+    }
+
+    /// What happens, as long as it is told.
+    async fn follow(&self, mut stream: Stream, mut version: String) -> Next {
+        let (begun, mut told) = (Instant::now(), false);
+        let at_once = |told: bool| !told && begun.elapsed() < SHORT;
+        loop {
+            let line = match stream.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => {
+                    let failure = at_once(told).then_some(Failure::EndedAtOnce);
+                    return Next { from: Some(version), failure };
+                }
+                Err(failure) => return Next { from: Some(version), failure: Some(failure) },
+            };
+            match wire::line(&line) {
+                Ok(Line::Put(object)) => version = self.put(object).unwrap_or(version),
+                Ok(Line::Deleted(object)) => version = self.deleted(object).unwrap_or(version),
+                Ok(Line::Bookmark { version: reached, .. }) => {
+                    self.sink.nothing_up_to(revision(&reached));
+                    version = reached;
+                }
+                Ok(Line::Error(refusal)) if refusal.needs_a_list() => {
+                    // Normal for a watch that had nothing to tell for long; a server that only ever says so is paced.
+                    let failure = at_once(told).then_some(Failure::Refused(refusal));
+                    return Next { from: None, failure };
+                }
+                Ok(Line::Error(refusal)) => {
+                    return Next { from: Some(version), failure: Some(Failure::Refused(refusal)) };
+                }
+                Err(error) => return Next { from: Some(version), failure: Some(broken(error)) },
+            }
+            told = true;
+        }
+    }
+
+    /// Gives the version it is at.
+    fn put(&self, object: &RawValue) -> Option<String> {
+        let entry = self.decode(object)?;
+        let version = entry.object.meta().resource_version()?.to_owned();
+        self.sink.put(entry, revision(&version));
+        Some(version)
+    }
+
+    fn deleted(&self, object: &RawValue) -> Option<String> {
+        match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
+            Ok(last) => {
+                let version = last.meta().resource_version()?.to_owned();
+                self.sink.deleted(&last.key(), Some(last), revision(&version));
+                Some(version)
+            }
+            Err(what) => {
+                let (key, at) = (what.key.clone(), what.revision);
+                self.sink.undecodable(what);
+                self.sink.deleted(&key?, None, at?);
+                at.map(|revision| revision.to_string())
+            }
+        }
+    }
+
+    fn decode(&self, object: &RawValue) -> Option<Entry<S::Payload>> {
+        match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
+            Ok(payload) => Some(Entry { key: payload.key(), object: Arc::new(payload) }),
+            Err(what) => {
+                self.sink.undecodable(what);
+                None
+            }
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Failure> {
+        let response = timeout(ANSWER, self.client.send(request)).await.map_err(|_| silent())?.map_err(broken)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let code = response.status().as_u16();
+        let body = timeout(ANSWER, response.into_body().collect()).await.map_err(|_| silent())?.map_err(broken)?;
+        Err(Failure::Refused(Refusal::of(code, &body.to_bytes())))
+    }
+}
+
+/// Versions are numbers on every known server. One that is not can be watched from, but not be compared.
+fn revision(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
+fn watch_time() -> Duration {
+    WATCH.mul_f64(rand::rng().random_range(1.0..2.0))
+}
+
+fn silent() -> Failure {
+    Failure::Broken(format!("no answer within {} s", ANSWER.as_secs()))
+}
+
+fn broken(error: impl std::fmt::Display) -> Failure {
+    Failure::Broken(error.to_string())
+}

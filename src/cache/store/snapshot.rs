@@ -1,0 +1,50 @@
+//! Objects as they were at one moment. Holding one keeps them in memory, and delays nobody.
+
+use super::{CHUNK, Entry, Spine, postings::Postings};
+
+/// All objects of a store, or some of them, at one revision.
+pub(crate) struct Snapshot<P> {
+    spine: Spine<P>,
+    /// All if there are none.
+    some: Option<Postings>,
+    len: usize,
+    revision: u64,
+}
+
+impl<P> Snapshot<P> {
+    pub(super) fn all(spine: Spine<P>, len: usize, revision: u64) -> Self {
+        Self { spine, some: None, len, revision }
+    }
+
+    pub(super) fn some(spine: Spine<P>, some: Postings, revision: u64) -> Self {
+        Self { spine, len: some.slots().len(), some: Some(some), revision }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The same, by whoever takes the snapshot along.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = Entry<P>> + use<P> {
+        let slots = match &self.some {
+            Some(some) => some.slots().len(),
+            None => self.spine.iter().map(|chunk| chunk.len()).sum(),
+        };
+        (0..slots).filter_map(move |number| {
+            let slot = self.some.as_ref().map_or(number, |some| some.slots()[number] as usize);
+            self.spine[slot / CHUNK].get(slot % CHUNK)?.clone()
+        })
+    }
+
+    /// In no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<P>> {
+        let some = self.some.as_ref().map(|some| some.slots().iter().map(|slot| *slot as usize));
+        let all = self.some.is_none().then(|| self.spine.iter().flat_map(|chunk| chunk.iter().flatten()));
+        let some = some.into_iter().flatten().filter_map(|slot| self.spine[slot / CHUNK][slot % CHUNK].as_ref());
+        all.into_iter().flatten().chain(some)
+    }
+}

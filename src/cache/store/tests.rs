@@ -1,0 +1,245 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// A number, and the group it is in.
+type Thing = (u32, u8);
+
+fn key(number: u8) -> ObjectKey {
+    ObjectKey::new(["a", "b", ""][usize::from(number) % 3], &format!("o{number}"))
+}
+
+fn entry(number: u8, thing: Thing) -> Entry<Thing> {
+    Entry { key: key(number), object: Arc::new(thing) }
+}
+
+fn shown(snapshot: &Snapshot<Thing>) -> BTreeMap<ObjectKey, Thing> {
+    let shown: BTreeMap<_, _> = snapshot.iter().map(|entry| (entry.key.clone(), *entry.object)).collect();
+    assert_eq!(shown.len(), snapshot.len(), "as many as it says, and none twice");
+    shown
+}
+
+#[test]
+fn a_snapshot_taken_along_shows_the_same() {
+    let store = Store::default();
+    (0..200).for_each(|number| drop(store.put(entry(number, (1, number % 2)), 1)));
+    (0..50).for_each(|number| drop(store.remove(&key(number), 2)));
+    let keys = |entries: &mut dyn Iterator<Item = Entry<Thing>>| entries.map(|entry| entry.key).collect::<Vec<_>>();
+    for snapshot in [|store: &Store<Thing>| store.snapshot(), |store: &Store<Thing>| store.select(Some("a"), &[])] {
+        let seen = keys(&mut snapshot(&store).iter().cloned());
+        assert_eq!(keys(&mut snapshot(&store).into_entries()), seen);
+        assert_eq!(snapshot(&store).len(), seen.len());
+    }
+}
+
+#[test]
+fn what_is_put_in_is_found_until_it_is_taken_out() {
+    let store = Store::default();
+    assert!(store.put(entry(1, (1, 0)), 5).is_none());
+    assert_eq!(store.put(entry(1, (2, 0)), 6).as_deref(), Some(&(1, 0)), "what was there");
+    assert_eq!((store.get(&key(1)).as_deref(), store.len(), store.revision()), (Some(&(2, 0)), 1, 6));
+    assert_eq!(store.remove(&key(1), 7).map(|entry| *entry.object), Some((2, 0)));
+    assert!(store.get(&key(1)).is_none() && store.remove(&key(1), 8).is_none());
+    assert_eq!((store.len(), store.revision()), (0, 8));
+}
+
+#[test]
+fn a_snapshot_shows_what_was_whatever_happens_then() {
+    let store = Store::default();
+    for number in 0..200 {
+        store.put(entry(number, (1, 0)), 1);
+    }
+    let before = store.snapshot();
+    let of_a = store.select(Some("a"), &[]);
+    for number in 0..200 {
+        if number % 2 == 0 {
+            store.put(entry(number, (2, 0)), 2);
+        } else {
+            store.remove(&key(number), 2);
+        }
+    }
+    assert_eq!((before.len(), before.revision()), (200, 1));
+    assert!(shown(&before).values().all(|thing| *thing == (1, 0)));
+    assert!(shown(&of_a).iter().all(|(key, thing)| key.namespace() == Some("a") && *thing == (1, 0)));
+    assert_eq!(store.snapshot().len(), 100);
+}
+
+#[test]
+fn a_namespace_shows_its_own_and_the_empty_one_what_has_none() {
+    let store = Store::default();
+    (0..9).for_each(|number| drop(store.put(entry(number, (1, 0)), 1)));
+    let names = |namespace| {
+        shown(&store.select(Some(namespace), &[])).into_keys().map(|key| key.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("a"), ["a/o0", "a/o3", "a/o6"]);
+    assert_eq!(names(""), ["o2", "o5", "o8"]);
+    assert!(names("c").is_empty());
+}
+
+#[test]
+fn an_index_finds_what_is_there_already_and_what_comes() {
+    let store = Store::default();
+    store.put(entry(1, (1, 7)), 1);
+    let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
+    store.put(entry(2, (1, 7)), 2);
+    store.put(entry(3, (1, 8)), 3);
+    let found = |value: u8| shown(&store.select(None, &[index.of(&value)])).into_keys().collect::<Vec<_>>();
+    assert_eq!(found(7), [key(2), key(1)]);
+    store.put(entry(1, (1, 8)), 4);
+    store.remove(&key(2), 5);
+    assert!(found(7).is_empty());
+    assert_eq!(found(8), [key(3), key(1)]);
+}
+
+#[test]
+fn indexes_and_a_namespace_together_show_what_is_in_all() {
+    let store = Store::default();
+    (0..60).for_each(|number| drop(store.put(entry(number, (u32::from(number) % 2, number % 5)), 1)));
+    let (even, fifth) =
+        (store.add_index(|thing: &Arc<Thing>| vec![thing.0 == 0]), store.add_index(|thing: &Arc<Thing>| vec![thing.1]));
+    let found = store.select(Some("a"), &[even.of(&true), fifth.of(&0)]);
+    assert_eq!(shown(&found).into_keys().map(|key| key.to_string()).collect::<Vec<_>>(), ["a/o0", "a/o30"]);
+}
+
+#[test]
+fn an_object_may_have_several_values_or_none() {
+    let store = Store::default();
+    let index = store.add_index(|thing: &Arc<Thing>| (0..thing.1).collect());
+    store.put(entry(1, (1, 0)), 1);
+    store.put(entry(2, (1, 3)), 2);
+    for value in 0..3 {
+        assert_eq!(store.select(None, &[index.of(&value)]).len(), 1);
+    }
+    assert_eq!(store.select(None, &[index.of(&3)]).len(), 0);
+}
+
+#[test]
+fn a_function_that_panics_says_nothing_and_harms_nobody() {
+    let store = Store::default();
+    let index = store.add_index(|thing: &Arc<Thing>| if thing.1 == 9 { panic!("on purpose") } else { vec![thing.1] });
+    store.put(entry(1, (1, 9)), 1);
+    store.put(entry(2, (1, 1)), 2);
+    assert_eq!((store.len(), store.select(None, &[index.of(&1)]).len()), (2, 1));
+}
+
+#[test]
+fn an_index_that_was_removed_finds_nothing_and_its_place_is_used_again() {
+    let store = Store::default();
+    store.put(entry(1, (1, 1)), 1);
+    let first = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
+    store.remove_index(first.number);
+    assert_eq!(store.select(None, &[first.of(&1)]).len(), 0);
+    let second = store.add_index(|thing: &Arc<Thing>| vec![thing.0]);
+    assert_eq!(store.select(None, &[second.of(&1)]).len(), 1);
+    assert_eq!(store.select(None, &[first.of(&1)]).len(), 0, "not even with values of another type in its place");
+}
+
+#[test]
+fn a_replacement_says_what_changed_and_keeps_what_did_not() {
+    let store = Store::default();
+    (1..=3).for_each(|number| drop(store.put(entry(number, (1, 0)), 1)));
+    let kept = store.get(&key(1)).expect("it is there");
+    let list = vec![entry(1, (1, 0)), entry(2, (2, 0)), entry(4, (1, 0))];
+    let mut changes: Vec<_> = store
+        .replace(None, list, 9, |a, b| a == b)
+        .into_iter()
+        .map(|change| match change {
+            Change::Created(entry) => format!("created {}", entry.key),
+            Change::Updated { old, new } => format!("updated {} from {} to {}", new.key, old.0, new.object.0),
+            Change::Deleted(entry) => format!("deleted {}", entry.key),
+        })
+        .collect();
+    changes.sort();
+    assert_eq!(changes, ["created b/o4", "deleted a/o3", "updated o2 from 1 to 2"]);
+    assert!(Arc::ptr_eq(&kept, &store.get(&key(1)).expect("it is there")), "the same object, not an equal one");
+    assert_eq!(store.revision(), 9);
+}
+
+#[test]
+fn a_replacement_in_one_namespace_leaves_the_others_alone() {
+    let store = Store::default();
+    let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
+    (0..6).for_each(|number| drop(store.put(entry(number, (1, number)), 1)));
+    let kept = store.get(&key(1)).expect("it is there");
+    let changes = store.replace(Some("a"), vec![entry(0, (2, 0))], 2, |a, b| a == b);
+    assert_eq!(changes.len(), 2, "one is another, one is gone: {changes:?}");
+    let names: Vec<_> = shown(&store.snapshot()).into_keys().map(|key| key.to_string()).collect();
+    assert_eq!(names, ["o2", "o5", "a/o0", "b/o1", "b/o4"]);
+    assert!(Arc::ptr_eq(&kept, &store.get(&key(1)).expect("it is there")));
+    assert_eq!([1, 3].map(|value| store.select(None, &[index.of(&value)]).len()), [1, 0], "and indexes say the same");
+}
+
+#[test]
+fn of_an_object_that_a_list_names_twice_the_last_counts() {
+    let store = Store::default();
+    let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
+    let changes = store.replace(None, vec![entry(1, (1, 1)), entry(1, (2, 2))], 1, |a, b| a == b);
+    assert_eq!((changes.len(), store.len(), store.get(&key(1)).as_deref()), (1, 1, Some(&(2, 2))));
+    assert_eq!([1, 2].map(|value| store.select(None, &[index.of(&value)]).len()), [0, 1]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, Thing),
+    Remove(u8),
+    Replace(Option<&'static str>, Vec<(u8, Thing)>),
+    Snapshot,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let thing = || (0u32..4, 0u8..4);
+    prop_oneof![
+        8 => (any::<u8>(), thing()).prop_map(|(number, thing)| Step::Put(number, thing)),
+        4 => any::<u8>().prop_map(Step::Remove),
+        1 => proptest::collection::vec((any::<u8>(), thing()), 0..40).prop_map(|list| Step::Replace(None, list)),
+        1 => proptest::collection::vec((any::<u8>(), thing()), 0..40).prop_map(|list| Step::Replace(Some("a"), list)),
+        2 => Just(Step::Snapshot),
+    ]
+}
+
+proptest! {
+    /// Against a map, with every snapshot ever taken looked at again in the end.
+    #[test]
+    fn a_store_is_a_map_and_snapshots_are_its_past(steps in proptest::collection::vec(step(), 1..200)) {
+        let store = Store::default();
+        let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
+        let mut model = BTreeMap::<ObjectKey, Thing>::new();
+        let mut past = Vec::new();
+        for (revision, step) in (1..).zip(steps) {
+            match step {
+                Step::Put(number, thing) => {
+                    let old = store.put(entry(number, thing), revision);
+                    prop_assert_eq!(old.map(|old| *old), model.insert(key(number), thing));
+                }
+                Step::Remove(number) => {
+                    let old = store.remove(&key(number), revision);
+                    prop_assert_eq!(old.map(|old| *old.object), model.remove(&key(number)));
+                }
+                Step::Replace(namespace, mut list) => {
+                    let elsewhere = |key: &ObjectKey| namespace.is_some() && key.namespace() != namespace;
+                    list.retain(|(number, _)| !elsewhere(&key(*number)));
+                    let entries = list.iter().map(|(number, thing)| entry(*number, *thing)).collect();
+                    let changes = store.replace(namespace, entries, revision, |a, b| a == b);
+                    let kept = model.iter().filter(|(key, _)| elsewhere(key)).map(|(key, thing)| (key.clone(), *thing));
+                    let next: BTreeMap<_, _> =
+                        kept.chain(list.into_iter().map(|(number, thing)| (key(number), thing))).collect();
+                    let changed = next.iter().filter(|(key, thing)| model.get(*key) != Some(*thing)).count();
+                    let gone = model.keys().filter(|key| !next.contains_key(*key)).count();
+                    prop_assert_eq!(changes.len(), changed + gone);
+                    model = next;
+                }
+                Step::Snapshot => past.push((store.snapshot(), store.select(Some("a"), &[index.of(&1)]), model.clone())),
+            }
+            prop_assert_eq!(store.len(), model.len());
+            store.advance(revision);
+            prop_assert_eq!(store.revision(), revision);
+        }
+        past.push((store.snapshot(), store.select(Some("a"), &[index.of(&1)]), model));
+        for (all, some, model) in &past {
+            prop_assert_eq!(&shown(all), model);
+            let mut wanted = model.clone();
+            wanted.retain(|key, thing| key.namespace() == Some("a") && thing.1 == 1);
+            prop_assert_eq!(shown(some), wanted);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! From the wire to what a store keeps, in one pass.
+//!
+//! `metadata.managedFields` is passed over unless it is asked for; what is kept as text is copied once. A message that
+//! cannot be stored is an error that says what it was about; the next message is not affected.
+
+use super::{
+    compact_meta::CompactMeta,
+    decoded::Registry,
+    error::Undecodable,
+    key::ObjectKey,
+    payload::Payload,
+    wire_meta::{Text, WireMeta},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube_core::TypeMeta;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+/// What the objects of one informer have in common.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    types: Arc<TypeMeta>,
+    managed_fields: bool,
+    registry: Arc<Registry>,
+}
+
+impl Decoder {
+    /// For objects of this kind, which items of lists do not say.
+    pub(crate) fn new(types: TypeMeta) -> Self {
+        Self { types: Arc::new(types), managed_fields: false, registry: Arc::default() }
+    }
+
+    /// Whether to keep `metadata.managedFields`.
+    pub(crate) fn managed_fields(self, keep: bool) -> Self {
+        Self { managed_fields: keep, ..self }
+    }
+
+    /// Give back the memory of decoded objects that nobody holds any more. See [`Registry`].
+    pub(crate) fn sweep(&self) {
+        self.registry.sweep();
+    }
+
+    /// One object's JSON.
+    pub(crate) fn decode<P: Payload>(&self, json: &[u8]) -> Result<P, Undecodable> {
+        let mut deserializer = serde_json::Deserializer::from_slice(json);
+        let payload = self.seed().deserialize(&mut deserializer);
+        payload.and_then(|payload| deserializer.end().map(|()| payload)).map_err(|error| self.undecodable(json, error))
+    }
+
+    /// To decode an object inside of a larger message, as that is read. Its deserializer must be one of `serde_json`
+    /// over memory.
+    pub(crate) fn seed<P: Payload>(&self) -> Seed<'_, P> {
+        Seed { decoder: self, payload: PhantomData }
+    }
+
+    /// Says of an object that was not to be decoded which one it was.
+    pub(crate) fn undecodable(&self, json: &[u8], error: serde_json::Error) -> Undecodable {
+        let mut found = Found::default();
+        // Up to where the message is broken, if it is: what was found before that counts.
+        let _ = FindObject(&mut found).deserialize(&mut serde_json::Deserializer::from_slice(json));
+        Undecodable {
+            kind: self.types.kind.clone(),
+            key: found.name.map(|name| ObjectKey::new(&found.namespace.unwrap_or_default(), &name)),
+            revision: found.resource_version.and_then(|version| version.parse().ok()),
+            error,
+        }
+    }
+
+    pub(super) fn types(&self) -> &Arc<TypeMeta> {
+        &self.types
+    }
+
+    pub(super) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    pub(super) fn keeps_managed_fields(&self) -> bool {
+        self.managed_fields
+    }
+}
+
+/// See [`Decoder::seed`].
+pub(crate) struct Seed<'a, P> {
+    decoder: &'a Decoder,
+    payload: PhantomData<fn() -> P>,
+}
+
+impl<'de, P: Payload> DeserializeSeed<'de> for Seed<'_, P> {
+    type Value = P;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<P, D::Error> {
+        P::read(self.decoder, deserializer)
+    }
+}
+
+/// An object's parts: what all that is kept compact is made from.
+pub(super) struct Parts<'de> {
+    pub(super) types: Arc<TypeMeta>,
+    pub(super) meta: CompactMeta,
+    /// The other fields; none if they are not asked for.
+    pub(super) rest: Vec<(Text<'de>, &'de RawValue)>,
+}
+
+/// Reads [`Parts`].
+pub(super) struct ReadParts<'a> {
+    pub(super) decoder: &'a Decoder,
+    pub(super) rest: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadParts<'_> {
+    type Value = Parts<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parts<'de>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadParts<'_> {
+    type Value = Parts<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object of kind {}", self.decoder.types.kind)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts<'de>, A::Error> {
+        let (mut api_version, mut kind, mut meta) = (None::<Text<'de>>, None::<Text<'de>>, None::<WireMeta<'de>>);
+        let mut rest = Vec::with_capacity(if self.rest { 4 } else { 0 });
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match &*key.0 {
+                "apiVersion" => api_version = map.next_value()?,
+                "kind" => kind = map.next_value()?,
+                "metadata" => meta = map.next_value()?,
+                _ if self.rest => rest.push((key, map.next_value()?)),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        let mut meta = meta.unwrap_or_default();
+        match meta.managed_fields {
+            Some(fields) if self.decoder.managed_fields => {
+                Vec::<ManagedFieldsEntry>::deserialize(fields).map_err(A::Error::custom)?;
+            }
+            _ => meta.managed_fields = None,
+        }
+        let key = meta.key().ok_or_else(no_name)?;
+        let meta = CompactMeta::pack(key, &mut meta);
+        let given = &self.decoder.types;
+        let [api_version, kind] = [(api_version, &given.api_version), (kind, &given.kind)]
+            .map(|(said, given)| said.map_or(given.as_str().into(), |said| said.0));
+        let types = if *api_version == given.api_version && *kind == given.kind {
+            given.clone()
+        } else {
+            Arc::new(TypeMeta { api_version: api_version.into_owned(), kind: kind.into_owned() })
+        };
+        Ok(Parts { types, meta, rest })
+    }
+}
+
+/// What has no name cannot be stored.
+pub(super) fn no_name<E: Error>() -> E {
+    E::custom("metadata.name is missing or empty")
+}
+
+#[derive(Default)]
+struct Found {
+    name: Option<String>,
+    namespace: Option<String>,
+    resource_version: Option<String>,
+}
+
+/// Looks for what names an object, and remembers it as soon as it is found.
+struct FindObject<'a>(&'a mut Found);
+struct FindMetadata<'a>(&'a mut Found);
+
+impl<'de> DeserializeSeed<'de> for FindObject<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FindObject<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match &*key.0 {
+                "metadata" => map.next_value_seed(FindMetadata(self.0))?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for FindMetadata<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FindMetadata<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match &*key.0 {
+                "name" => self.0.name = map.next_value()?,
+                "namespace" => self.0.namespace = map.next_value()?,
+                "resourceVersion" => self.0.resource_version = map.next_value()?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}

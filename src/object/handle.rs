@@ -1,0 +1,140 @@
+//! An object as predicates, handlers and readers get it: a key, metadata, and a body on request.
+
+use super::{
+    compact::Compact,
+    error::DecodeError,
+    key::ObjectKey,
+    kind::{AnyKind, KubeObject},
+    meta::Meta,
+    payload::{MetadataOnly, Payload, Typed},
+};
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+/// An object in memory: key and metadata for free, the whole of it through [`Object::decode`]. A clone is counts only.
+///
+/// Predicates and handlers get it, so that one that looks only at metadata never causes an object to be parsed. Make
+/// one from an object in hand with `Object::from(pod)`.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use steersman::object::Object;
+///
+/// let mut pod = Pod::default();
+/// pod.metadata.name = Some("web-0".into());
+/// let object = Object::from(pod.clone());
+/// assert_eq!(object.name(), "web-0");
+/// assert_eq!(*object.decode()?, pod);
+/// # Ok::<_, steersman::object::DecodeError>(())
+/// ```
+pub struct Object<K = AnyKind> {
+    key: ObjectKey,
+    body: Body,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What a store keeps, whatever it is.
+#[derive(Clone)]
+pub(crate) enum Body {
+    Typed(Arc<dyn Typed>),
+    Compact(Arc<Compact>),
+    Metadata(Arc<MetadataOnly>),
+}
+
+impl<K> Object<K> {
+    /// What a store has under a key.
+    pub(crate) fn stored(key: ObjectKey, payload: Arc<impl Payload>) -> Self {
+        Self { key, body: payload.into_body(), kind: PhantomData }
+    }
+
+    /// What names the object.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        self.key.name()
+    }
+
+    /// `None` for a cluster-scoped object.
+    pub fn namespace(&self) -> Option<&str> {
+        self.key.namespace()
+    }
+
+    /// The object's metadata.
+    pub fn meta(&self) -> Meta<'_> {
+        match &self.body {
+            Body::Typed(object) => object.object_meta(),
+            Body::Compact(object) => object.meta(),
+            Body::Metadata(object) => object.meta(),
+        }
+    }
+
+    /// The same object with its kind forgotten: for what serves every kind.
+    pub fn erase(&self) -> Object {
+        Object { key: self.key.clone(), body: self.body.clone(), kind: PhantomData }
+    }
+}
+
+impl Body {
+    pub(crate) fn decode<K: KubeObject>(&self) -> Result<Arc<K>, DecodeError> {
+        match self {
+            Self::Typed(object) => object.decode(),
+            Self::Compact(object) => object.decode(),
+            Self::Metadata(object) => object.decode(),
+        }
+    }
+}
+
+impl<K: KubeObject> Object<K> {
+    /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
+    /// who hold it.
+    pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
+        self.body.decode()
+    }
+}
+
+impl Object {
+    /// With the kind that its informer was declared with.
+    pub(crate) fn assume<K>(self) -> Object<K> {
+        Object { key: self.key, body: self.body, kind: PhantomData }
+    }
+
+    /// A name without a body: for events from outside the cluster.
+    ///
+    /// ```
+    /// use steersman::object::{Object, ObjectKey};
+    ///
+    /// let object = Object::named(ObjectKey::new("shop", "web"));
+    /// assert_eq!((object.namespace(), object.name()), (Some("shop"), "web"));
+    /// assert_eq!(object.meta().uid(), None);
+    /// ```
+    pub fn named(key: ObjectKey) -> Self {
+        Self::stored(key.clone(), Arc::new(MetadataOnly::named(key)))
+    }
+}
+
+impl<K: KubeObject> From<K> for Object<K> {
+    fn from(object: K) -> Self {
+        Self::from(Arc::new(object))
+    }
+}
+
+impl<K: KubeObject> From<Arc<K>> for Object<K> {
+    fn from(object: Arc<K>) -> Self {
+        Self::stored(ObjectKey::of(&*object), object)
+    }
+}
+
+impl<K> Clone for Object<K> {
+    fn clone(&self) -> Self {
+        Self { key: self.key.clone(), body: self.body.clone(), kind: PhantomData }
+    }
+}
+
+/// Key and metadata; the body may be secret.
+impl<K> fmt::Debug for Object<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object").field("key", &self.key).field("meta", &self.meta()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,273 @@
+//! Metadata as a view: one way to read it, whether the object is typed (kube's `ObjectMeta`) or kept compact, so that
+//! neither form is kept twice.
+
+use super::compact_meta::CompactMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::ObjectMeta;
+use std::{collections::BTreeMap, fmt};
+
+/// A point in time, as Kubernetes writes it: displayed it is the text on the wire.
+pub use k8s_openapi::jiff::Timestamp;
+
+/// An object's metadata, to look at: free, whatever the object's form. See [`Object::meta`](super::Object::meta).
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use steersman::object::Object;
+///
+/// let mut pod = Pod::default();
+/// pod.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+/// let object = Object::from(pod);
+/// assert_eq!(object.meta().labels().get("app"), Some("web"));
+/// assert!(!object.meta().is_deleting());
+/// ```
+#[derive(Clone, Copy)]
+pub struct Meta<'a>(Form<'a>);
+
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    Kube(&'a ObjectMeta),
+    Packed(&'a CompactMeta),
+}
+
+impl<'a> From<&'a ObjectMeta> for Meta<'a> {
+    fn from(meta: &'a ObjectMeta) -> Self {
+        Self(Form::Kube(meta))
+    }
+}
+
+impl<'a> From<&'a CompactMeta> for Meta<'a> {
+    fn from(meta: &'a CompactMeta) -> Self {
+        Self(Form::Packed(meta))
+    }
+}
+
+impl<'a> Meta<'a> {
+    /// What no other object ever has: tells an object from one recreated under its name.
+    pub fn uid(self) -> Option<&'a str> {
+        match self.0 {
+            Form::Kube(meta) => meta.uid.as_deref(),
+            Form::Packed(meta) => meta.uid(),
+        }
+    }
+
+    /// Changes with every write.
+    pub fn resource_version(self) -> Option<&'a str> {
+        match self.0 {
+            Form::Kube(meta) => meta.resource_version.as_deref(),
+            Form::Packed(meta) => meta.resource_version(),
+        }
+    }
+
+    /// Changes when the desired state does: not with status, labels or annotations.
+    pub fn generation(self) -> Option<i64> {
+        match self.0 {
+            Form::Kube(meta) => meta.generation,
+            Form::Packed(meta) => meta.generation(),
+        }
+    }
+
+    /// When the object was created.
+    pub fn created(self) -> Option<Timestamp> {
+        match self.0 {
+            Form::Kube(meta) => meta.creation_timestamp.as_ref().map(|time| time.0),
+            Form::Packed(meta) => meta.created(),
+        }
+    }
+
+    /// By when the object is to be gone, once its deletion was asked for.
+    pub fn deletion(self) -> Option<Timestamp> {
+        match self.0 {
+            Form::Kube(meta) => meta.deletion_timestamp.as_ref().map(|time| time.0),
+            Form::Packed(meta) => meta.deletion(),
+        }
+    }
+
+    /// Whether its deletion was asked for: it goes when its finalizers are gone.
+    pub fn is_deleting(self) -> bool {
+        self.deletion().is_some()
+    }
+
+    /// What selectors look at.
+    pub fn labels(self) -> Pairs<'a> {
+        Pairs(match self.0 {
+            Form::Kube(meta) => Source::Map(meta.labels.as_ref()),
+            Form::Packed(meta) => Source::Packed(meta, Which::Labels),
+        })
+    }
+
+    /// What tools keep with the object.
+    pub fn annotations(self) -> Pairs<'a> {
+        Pairs(match self.0 {
+            Form::Kube(meta) => Source::Map(meta.annotations.as_ref()),
+            Form::Packed(meta) => Source::Packed(meta, Which::Annotations),
+        })
+    }
+
+    /// Who must clean up before the object goes.
+    pub fn finalizers(self) -> impl Iterator<Item = &'a str> {
+        let (kube, packed) = self.forms();
+        let kube = kube.and_then(|meta| meta.finalizers.as_ref()).into_iter().flatten().map(String::as_str);
+        kube.chain(packed.into_iter().flat_map(CompactMeta::finalizers))
+    }
+
+    /// What the object goes with.
+    pub fn owners(self) -> impl Iterator<Item = Owner<'a>> {
+        let (kube, packed) = self.forms();
+        let kube = kube.and_then(|meta| meta.owner_references.as_ref()).into_iter().flatten().map(Owner::from);
+        kube.chain(packed.into_iter().flat_map(CompactMeta::owners))
+    }
+
+    /// The owner that manages the object; there is at most one.
+    pub fn controller(self) -> Option<Owner<'a>> {
+        self.owners().find(Owner::is_controller)
+    }
+
+    /// kube's form, for functions that want it.
+    pub fn to_object_meta(self) -> ObjectMeta {
+        match self.0 {
+            Form::Kube(meta) => meta.clone(),
+            Form::Packed(meta) => meta.to_object_meta(),
+        }
+    }
+
+    fn forms(self) -> (Option<&'a ObjectMeta>, Option<&'a CompactMeta>) {
+        match self.0 {
+            Form::Kube(meta) => (Some(meta), None),
+            Form::Packed(meta) => (None, Some(meta)),
+        }
+    }
+}
+
+impl fmt::Debug for Meta<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meta")
+            .field("uid", &self.uid())
+            .field("resource_version", &self.resource_version())
+            .field("generation", &self.generation())
+            .field("created", &self.created())
+            .field("deletion", &self.deletion())
+            .field("labels", &self.labels())
+            .field("annotations", &self.annotations())
+            .field("finalizers", &self.finalizers().collect::<Vec<_>>())
+            .field("owners", &self.owners().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// Labels or annotations, sorted by key.
+#[derive(Clone, Copy)]
+pub struct Pairs<'a>(Source<'a>);
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Map(Option<&'a BTreeMap<String, String>>),
+    Packed(&'a CompactMeta, Which),
+}
+
+/// Labels or annotations.
+#[derive(Clone, Copy)]
+pub(super) enum Which {
+    Labels,
+    Annotations,
+}
+
+impl<'a> Pairs<'a> {
+    /// The value under a key.
+    pub fn get(self, key: &str) -> Option<&'a str> {
+        match self.0 {
+            Source::Map(map) => map?.get(key).map(String::as_str),
+            Source::Packed(meta, which) => meta.pair(which, key),
+        }
+    }
+
+    /// Whether there is such a key, whatever its value.
+    pub fn contains(self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Keys and values, sorted by key.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let (map, packed) = match self.0 {
+            Source::Map(map) => (map, None),
+            Source::Packed(meta, which) => (None, Some((meta, which))),
+        };
+        let map = map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+        map.chain(packed.into_iter().flat_map(|(meta, which)| meta.pairs(which)))
+    }
+
+    /// How many there are.
+    pub fn len(self) -> usize {
+        match self.0 {
+            Source::Map(map) => map.map_or(0, BTreeMap::len),
+            Source::Packed(meta, which) => meta.pairs(which).len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Debug for Pairs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl PartialEq for Pairs<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+impl Eq for Pairs<'_> {}
+
+/// A reference to an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Owner<'a> {
+    /// The owner's group and version.
+    pub api_version: &'a str,
+    /// The owner's kind.
+    pub kind: &'a str,
+    /// The owner's name; its namespace is the object's, unless it has none.
+    pub name: &'a str,
+    /// The owner's uid: one recreated under the name is another.
+    pub uid: &'a str,
+    /// Whether the owner manages the object. See [`Owner::is_controller`].
+    pub controller: Option<bool>,
+    /// Whether a foreground deletion of the owner waits for the object.
+    pub block_owner_deletion: Option<bool>,
+}
+
+impl Owner<'_> {
+    /// Whether the owner manages the object.
+    pub fn is_controller(&self) -> bool {
+        self.controller == Some(true)
+    }
+
+    pub(super) fn to_reference(self) -> OwnerReference {
+        OwnerReference {
+            api_version: self.api_version.into(),
+            kind: self.kind.into(),
+            name: self.name.into(),
+            uid: self.uid.into(),
+            controller: self.controller,
+            block_owner_deletion: self.block_owner_deletion,
+        }
+    }
+}
+
+impl<'a> From<&'a OwnerReference> for Owner<'a> {
+    fn from(owner: &'a OwnerReference) -> Self {
+        Self {
+            api_version: &owner.api_version,
+            kind: &owner.kind,
+            name: &owner.name,
+            uid: &owner.uid,
+            controller: owner.controller,
+            block_owner_deletion: owner.block_owner_deletion,
+        }
+    }
+}

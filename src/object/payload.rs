@@ -1,0 +1,173 @@
+//! What an informer's store keeps of an object, behind one trait: the object itself, [`Compact`] text, or
+//! [`MetadataOnly`].
+//!
+//! [`Compact`]: super::compact::Compact
+
+use super::{
+    assemble::assemble,
+    compact_meta::CompactMeta,
+    decode::{Decoder, Parts, ReadParts, no_name},
+    error::DecodeError,
+    handle::Body,
+    key::ObjectKey,
+    kind::KubeObject,
+    lean::Lean,
+    meta::Meta,
+    size,
+};
+use kube_core::TypeMeta;
+use serde::{Deserializer, de::DeserializeSeed};
+use std::{any::Any, sync::Arc};
+
+pub(crate) trait Payload: Send + Sync + Sized + 'static {
+    /// One object of a message. See [`Decoder::decode`].
+    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error>;
+
+    fn key(&self) -> ObjectKey;
+
+    fn meta(&self) -> Meta<'_>;
+
+    /// The resource version, where it is a number, as it is on every known server.
+    fn revision(&self) -> Option<u64> {
+        self.meta().resource_version()?.parse().ok()
+    }
+
+    /// About how much memory it takes. For a typed object this is a walk over all of it.
+    fn heap_bytes(&self) -> usize;
+
+    /// As a `K`: the object itself, if it is one.
+    fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError>;
+
+    /// For [`Object`](super::Object).
+    fn into_body(self: Arc<Self>) -> Body;
+}
+
+/// A typed object is its own payload.
+impl<T: KubeObject> Payload for T {
+    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
+        let object = T::deserialize(Lean::new(deserializer, decoder.types(), decoder.keeps_managed_fields()))?;
+        match object.meta().name.as_deref() {
+            None | Some("") => Err(no_name()),
+            Some(_) => Ok(object),
+        }
+    }
+
+    fn key(&self) -> ObjectKey {
+        ObjectKey::of(self)
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        Meta::from(kube_core::Resource::meta(self))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + size::heap_bytes(self)
+    }
+
+    fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
+        let typed: Arc<dyn Typed> = self.clone();
+        typed.decode()
+    }
+
+    fn into_body(self: Arc<Self>) -> Body {
+        Body::Typed(self)
+    }
+}
+
+/// What [`Object`](super::Object) needs of a typed object without knowing its type.
+pub(crate) trait Typed: Any + Send + Sync {
+    fn object_meta(&self) -> Meta<'_>;
+
+    /// `apiVersion`, `kind` and `metadata` as JSON.
+    fn partial(&self) -> Result<serde_json::Value, serde_json::Error>;
+
+    /// For errors.
+    fn kind_and_key(&self) -> (String, ObjectKey);
+}
+
+impl<T: KubeObject> Typed for T {
+    fn object_meta(&self) -> Meta<'_> {
+        Payload::meta(self)
+    }
+
+    fn partial(&self) -> Result<serde_json::Value, serde_json::Error> {
+        let mut partial = serde_json::Map::new();
+        if let Some(gvk) = self.gvk() {
+            partial.insert("apiVersion".into(), gvk.api_version().into());
+            partial.insert("kind".into(), gvk.kind.into());
+        }
+        partial.insert("metadata".into(), serde_json::to_value(kube_core::Resource::meta(self))?);
+        Ok(partial.into())
+    }
+
+    fn kind_and_key(&self) -> (String, ObjectKey) {
+        (self.gvk().map_or_else(|| "object".into(), |gvk| gvk.kind), ObjectKey::of(self))
+    }
+}
+
+impl dyn Typed {
+    /// The object itself, or only its metadata. It serves no other type: a type drops the fields it does not know.
+    pub(super) fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
+        let any: Arc<dyn Any + Send + Sync> = self.clone();
+        any.downcast().or_else(|_| {
+            if !K::metadata_api() {
+                let (kind, key) = self.kind_and_key();
+                return Err(DecodeError::OtherType { kind, key });
+            }
+            self.partial().and_then(serde_json::from_value).map(Arc::new).map_err(|error| {
+                let (kind, key) = self.kind_and_key();
+                DecodeError::Mismatch { kind, key, error }
+            })
+        })
+    }
+}
+
+/// An object of which only the metadata is kept.
+#[derive(Debug)]
+pub(crate) struct MetadataOnly {
+    types: Arc<TypeMeta>,
+    meta: CompactMeta,
+}
+
+impl MetadataOnly {
+    /// An object of which only the name is known.
+    pub(super) fn named(key: ObjectKey) -> Self {
+        Self { types: Arc::default(), meta: CompactMeta::named(key) }
+    }
+}
+
+impl Payload for MetadataOnly {
+    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
+        let Parts { meta, .. } = ReadParts { decoder, rest: false }.deserialize(deserializer)?;
+        // Servers say `PartialObjectMetadata`; the kind it is the metadata of says more.
+        Ok(Self { types: decoder.types().clone(), meta })
+    }
+
+    fn key(&self) -> ObjectKey {
+        self.meta.key().clone()
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        Meta::from(&self.meta)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + self.meta.heap_bytes()
+    }
+
+    fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
+        let (kind, key) = (|| self.types.kind.clone(), || self.key());
+        if !K::metadata_api() {
+            return Err(DecodeError::MetadataOnly { kind: kind(), key: key() });
+        }
+        assemble(&self.types, &self.meta, "{}").map(Arc::new).map_err(|error| DecodeError::Mismatch {
+            kind: kind(),
+            key: key(),
+            error,
+        })
+    }
+
+    fn into_body(self: Arc<Self>) -> Body {
+        Body::Metadata(self)
+    }
+}

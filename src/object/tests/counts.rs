@@ -1,0 +1,146 @@
+//! How often an object is decoded, and what remains of that.
+
+use super::decoder;
+use crate::object::{Compact, Decoder, Metadata, MetadataOnly, Object, Payload};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
+use kube_core::{DynamicObject, ObjectMeta, Resource};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, Barrier},
+    thread,
+};
+
+/// By name.
+static DECODES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+fn decodes(name: &str) -> usize {
+    DECODES.lock().get(name).copied().unwrap_or_default()
+}
+
+/// A type that counts how often it is decoded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Plain")]
+struct Counted {
+    metadata: ObjectMeta,
+}
+
+#[derive(Deserialize)]
+struct Plain {
+    metadata: ObjectMeta,
+}
+
+impl From<Plain> for Counted {
+    fn from(Plain { metadata }: Plain) -> Self {
+        *DECODES.lock().entry(metadata.name.clone().unwrap_or_default()).or_default() += 1;
+        // Time for others to come in.
+        (0..100).for_each(|_| thread::yield_now());
+        Self { metadata }
+    }
+}
+
+impl Resource for Counted {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+    fn kind((): &()) -> Cow<'_, str> {
+        "Counted".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "test".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "counteds".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+fn compact(decoder: &Decoder, name: &str) -> Arc<Compact> {
+    Arc::new(decoder.decode(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes()).unwrap())
+}
+
+#[test]
+fn an_object_is_decoded_once_while_somebody_holds_it_and_again_after() {
+    let object = compact(&decoder("test/v1", "Counted"), "held");
+    let handle = Object::<Counted>::stored(object.key(), object.clone());
+    assert_eq!(handle.meta().labels().len(), 0);
+    assert_eq!(decodes("held"), 0, "metadata alone decodes nothing");
+    let first = handle.decode().unwrap();
+    assert!(Arc::ptr_eq(&first, &handle.clone().decode().unwrap()));
+    assert_eq!(decodes("held"), 1);
+    drop(first);
+    handle.decode().unwrap();
+    assert_eq!(decodes("held"), 2);
+}
+
+#[test]
+fn a_form_of_another_type_does_not_push_out_the_first() {
+    let object = compact(&decoder("test/v1", "Counted"), "two");
+    let first: Arc<Counted> = object.decode().unwrap();
+    let dynamic: Arc<DynamicObject> = object.decode().unwrap();
+    let metadata: Arc<Metadata> = object.decode().unwrap();
+    assert!(Arc::ptr_eq(&first, &object.decode().unwrap()));
+    assert!(Arc::ptr_eq(&dynamic, &object.decode().unwrap()));
+    assert!(Arc::ptr_eq(&metadata, &object.decode().unwrap()));
+    assert_eq!(decodes("two"), 1);
+}
+
+#[test]
+fn who_decodes_at_the_same_time_gets_the_same() {
+    const THREADS: usize = 8;
+    let object = compact(&decoder("test/v1", "Counted"), "race");
+    let start = Barrier::new(THREADS);
+    let all: Vec<Arc<Counted>> = thread::scope(|scope| {
+        let decode = || {
+            start.wait();
+            object.decode().unwrap()
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(decode)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(all.iter().all(|object| Arc::ptr_eq(object, &all[0])));
+    assert_eq!(decodes("race"), 1);
+}
+
+#[test]
+fn what_was_decoded_and_dropped_is_swept_out() {
+    let decoder = decoder("v1", "Pod");
+    let objects: Vec<_> = (0..5_000).map(|number| compact(&decoder, &format!("pod-{number}"))).collect();
+    let held: Arc<DynamicObject> = objects[7].decode().unwrap();
+    for object in &objects {
+        object.decode::<DynamicObject>().unwrap();
+    }
+    assert!(decoder.registry().len() <= 512, "{} remembered", decoder.registry().len());
+    decoder.sweep();
+    assert_eq!(decoder.registry().len(), 1);
+    assert!(Arc::ptr_eq(&held, &objects[7].decode().unwrap()), "a sweep takes nothing from who holds it");
+    drop(held);
+    decoder.sweep();
+    assert_eq!(decoder.registry().len(), 0);
+}
+
+#[test]
+fn every_form_tells_its_size() {
+    fn size<P: Payload>(json: &str) -> usize {
+        decoder("v1", "ConfigMap").decode::<P>(json.as_bytes()).unwrap().heap_bytes()
+    }
+    let json = |label: &str, data: &str| {
+        format!(r#"{{"metadata":{{"name":"a","labels":{{"l":"{label}"}}}},"data":{{"d":"{data}"}}}}"#)
+    };
+    let (label, data) = ("x".repeat(1_000), "x".repeat(100_000));
+    let [empty, full] = [json("", ""), json(&label, &data)];
+    assert_eq!(size::<ConfigMap>(&full) - size::<ConfigMap>(&empty), 101_000);
+    assert_eq!(size::<Compact>(&full) - size::<Compact>(&empty), 101_000);
+    assert_eq!(size::<MetadataOnly>(&full) - size::<MetadataOnly>(&empty), 1_000);
+    assert!(size::<MetadataOnly>(&empty) < size::<Compact>(&empty));
+    assert!(size::<Compact>(&empty) < size::<ConfigMap>(&empty));
+}

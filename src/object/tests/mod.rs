@@ -1,0 +1,10 @@
+mod counts;
+mod forms;
+mod random;
+
+use super::Decoder;
+use kube_core::TypeMeta;
+
+fn decoder(api_version: &str, kind: &str) -> Decoder {
+    Decoder::new(TypeMeta { api_version: api_version.into(), kind: kind.into() })
+}

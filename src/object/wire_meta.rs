@@ -1,0 +1,137 @@
+//! Metadata as it is on the wire: text borrowed from the message, on its way to [`CompactMeta`].
+//!
+//! [`CompactMeta`]: super::compact_meta::CompactMeta
+
+use super::{key::ObjectKey, meta::Timestamp};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, fmt};
+
+/// What it does not name is left out, as kube's `ObjectMeta` does.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct WireMeta<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) namespace: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) uid: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) resource_version: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) generate_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) self_link: Option<Text<'a>>,
+    pub(super) generation: Option<i64>,
+    pub(super) creation_timestamp: Option<Timestamp>,
+    pub(super) deletion_timestamp: Option<Timestamp>,
+    pub(super) deletion_grace_period_seconds: Option<i64>,
+    #[serde(borrow)]
+    pub(super) labels: Option<WirePairs<'a>>,
+    #[serde(borrow)]
+    pub(super) annotations: Option<WirePairs<'a>>,
+    #[serde(borrow)]
+    pub(super) finalizers: Option<Vec<Text<'a>>>,
+    #[serde(borrow)]
+    pub(super) owner_references: Option<Vec<WireOwner<'a>>>,
+    /// Where they are, not what they are.
+    #[serde(borrow)]
+    pub(super) managed_fields: Option<&'a RawValue>,
+}
+
+impl WireMeta<'_> {
+    /// `None` without a name: what has none cannot be stored.
+    pub(super) fn key(&self) -> Option<ObjectKey> {
+        let name = self.name.as_ref().filter(|name| !name.0.is_empty())?;
+        Some(ObjectKey::new(self.namespace.as_ref().map_or("", |namespace| &namespace.0), &name.0))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct WireOwner<'a> {
+    #[serde(borrow)]
+    pub(super) api_version: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) uid: Option<Text<'a>>,
+    pub(super) controller: Option<bool>,
+    pub(super) block_owner_deletion: Option<bool>,
+}
+
+/// A string, borrowed unless it has escapes.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+            fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_str(Any)
+    }
+}
+
+/// Labels or annotations, in the order of the message.
+#[derive(Debug, Default)]
+pub(super) struct WirePairs<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+impl<'a> WirePairs<'a> {
+    /// Sorted, and of a key given twice the last value, as a map would have it.
+    pub(super) fn sort(&mut self) -> &mut [(Text<'a>, Text<'a>)] {
+        // Servers sort; a look is cheaper than a sort that keeps the order of equals.
+        if !self.0.is_sorted_by(|(a, _), (b, _)| a < b) {
+            self.0.sort_by(|(a, _), (b, _)| a.cmp(b));
+            self.0.dedup_by(|later, earlier| {
+                let same = later.0 == earlier.0;
+                if same {
+                    std::mem::swap(&mut later.1, &mut earlier.1);
+                }
+                same
+            });
+        }
+        &mut self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for WirePairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = WirePairs<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::with_capacity(8);
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(WirePairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}

@@ -1,0 +1,152 @@
+//! What starts, what is shared, and what ends. On the embedded server, whose journal shows it, in its time.
+
+use super::support::{Running, make, options, running, these, until};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use std::{future::pending, time::Duration};
+use steersman::{
+    cache::{Cache, CacheError, CacheOptions, InformerState, Query, Select},
+    object::ObjectKey,
+    testing::{Embedded, TestServer},
+};
+use steersman_apiserver::Fault;
+
+const WATCHES: &str = "watch configmaps";
+
+fn embedded() -> Embedded {
+    Embedded::start().expect("it starts")
+}
+
+fn cache(server: &Embedded) -> Cache {
+    Cache::new(server.client().expect("a client"), CacheOptions::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_declarations_of_one_kind_open_one_watch() {
+    let server = embedded();
+    let cache = Running::new(cache(&server));
+    let select = || Select::<ConfigMap>::new().compact().labels("app, tier notin (x,y)");
+    let one = cache.informer_of(select()).expect("it is new");
+    let two = cache.informer_of(select().labels("tier notin (y, x),app")).expect("it is the same");
+    one.await_synced().await.expect("it syncs");
+    two.await_synced().await.expect("it syncs");
+    assert_eq!((cache.informers().len(), server.server().journal().count(WATCHES)), (1, 1));
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_before_the_cache_runs_and_reads_say_so() {
+    let server = embedded();
+    let cache = cache(&server);
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    drop(cache.informer::<Secret>().expect("it is new"));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((maps.state(), server.server().journal().count("* *")), (InformerState::Idle, 0));
+    let error = maps.list(&Query::default()).expect_err("nothing is known").to_string();
+    assert!(error.contains("run_until"), "{error}");
+    let cache = Running::new(cache);
+    cache.await_synced().await.expect("it syncs");
+    assert_eq!(server.server().journal().count("* secrets"), 0, "nobody uses them any more");
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_is_removed_when_nobody_has_used_it_for_a_while() {
+    let server = embedded();
+    let cache = Running::new(cache(&server));
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    maps.await_synced().await.expect("it syncs");
+    let index = maps.index(|map: &ConfigMap| vec![map.metadata.name.clone()]);
+    let events = maps.events();
+    drop(maps);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    drop(events);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(cache.informers().len(), 1, "an index uses it, as events do");
+    drop(index);
+
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    let maps = cache.informer::<ConfigMap>().expect("it is there");
+    assert_eq!(maps.state(), InformerState::Synced, "who comes back soon finds it as it was");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(server.server().journal().count(WATCHES), 1);
+    drop(maps);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(cache.informers().is_empty());
+    let open = server.server().journal().count(WATCHES);
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(server.server().journal().count(WATCHES), open, "and no watch is left");
+
+    let maps = cache.informer::<ConfigMap>().expect("it is new again");
+    maps.await_synced().await.expect("it syncs again");
+    assert_eq!(server.server().journal().count(WATCHES), open + 1);
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_namespaces_are_one_informer_that_is_synced_when_all_are() {
+    let server = embedded();
+    let client = server.client().expect("a client");
+    let (one, two) = (server.namespace("one").await.expect("one"), server.namespace("two").await.expect("another"));
+    for namespace in [&one, &two, &"default".to_owned()] {
+        make(&client, namespace, "a", "blue").await;
+    }
+    let fault = Fault::on(&format!("watch configmaps {two}/*")).status(403);
+    let rule = server.server().faults().add(fault);
+    let cache = running(client.clone(), &[&one, &two]);
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(matches!(maps.state(), InformerState::Degraded { .. }), "{:?}", maps.state());
+    assert!(maps.list(&Query::default()).is_err(), "half of it would be a lie");
+    rule.remove();
+    maps.await_synced().await.expect("it syncs");
+    assert_eq!(maps.list(&Query::default()).expect("a list").len(), 2, "one in each, and none from elsewhere");
+
+    // A gap in one namespace leaves the other alone.
+    let read = maps.get(&ObjectKey::new(&one, "a")).expect("synced").expect("it is there");
+    server.restart().await.expect("it restarts");
+    let last = make(&client, &two, "b", "red").await;
+    until(|| maps.list(&Query::default()).expect("a list").len() == 3).await;
+    assert_eq!(maps.get(&ObjectKey::new(&one, "a")).expect("synced"), Some(read));
+    let written = last.metadata.resource_version.and_then(|version| version.parse::<u64>().ok());
+    until(|| maps.resource_version() >= written).await;
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_runs_once_and_serves_what_it_had_when_it_has_ended() {
+    let server = embedded();
+    make(&server.client().expect("a client"), "default", "a", "blue").await;
+    let cache = Running::new(cache(&server));
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    maps.await_synced().await.expect("it syncs");
+    let handle = Cache::clone(&cache);
+    assert!(matches!(handle.clone().run_until(pending()).await, Err(CacheError::AlreadyRun)));
+    cache.stop().await;
+    assert!(matches!(handle.clone().run_until(pending()).await, Err(CacheError::AlreadyRun)));
+    assert!(matches!(handle.informer::<Secret>(), Err(CacheError::Ended)));
+    assert_eq!(maps.state(), InformerState::Removed);
+    assert!(maps.get(&ObjectKey::new("default", "a")).expect("it serves what it had").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_dropped_ends_everything() {
+    let server = embedded();
+    let cache = cache(&server);
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let mut events = maps.events();
+    let run = tokio::time::timeout(Duration::from_secs(5), cache.clone().run_until(pending())).await;
+    assert!(run.is_err(), "it runs for ever");
+    while events.next().await.is_some() {}
+    let asked = server.server().journal().count(WATCHES);
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!((maps.state(), server.server().journal().count(WATCHES)), (InformerState::Removed, asked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selection_of_no_namespace_is_refused_when_it_is_declared() {
+    let server = embedded();
+    let cache = Cache::new(server.client().expect("a client"), options(&[]));
+    assert!(matches!(cache.informer::<ConfigMap>(), Err(CacheError::NoNamespace { .. })));
+    let some = Select::<ConfigMap>::new().namespaces(these(&["default"]));
+    assert!(cache.informer_of(some).is_ok());
+}

@@ -1,0 +1,6 @@
+//! The cache as its users have it, on both servers.
+
+mod forms;
+mod life;
+mod reads;
+mod support;

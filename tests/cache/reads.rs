@@ -1,0 +1,167 @@
+//! What is read, and that it follows the server.
+
+use super::support::{make, running, these, until};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::json;
+use std::sync::Arc;
+use steersman::{
+    cache::{CacheError, InformerState, Notice, Query, Select},
+    event::Event,
+    object::ObjectKey,
+    testing::{Env, TestServer},
+};
+
+fn names(maps: &[Arc<ConfigMap>]) -> Vec<String> {
+    maps.iter().map(|map| map.metadata.name.clone().unwrap_or_default()).collect()
+}
+
+steersman::env_test! {
+    async fn what_is_there_is_listed_and_what_happens_is_followed(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = (env.client()?, env.namespace("follow").await?);
+        let made = make(&client, &namespace, "first", "blue").await;
+        let cache = running(client.clone(), &[&namespace]);
+        let maps = cache.informer::<ConfigMap>()?;
+        maps.await_synced().await?;
+        let key = |name: &str| ObjectKey::new(&namespace, name);
+        let read = maps.get(&key("first"))?.expect("it was there before");
+        assert_eq!((&read.data, &read.metadata.uid), (&made.data, &made.metadata.uid));
+        assert!(read.metadata.managed_fields.is_none(), "left out unless asked for");
+        assert!(Arc::ptr_eq(&read, &maps.get(&key("first"))?.expect("still there")), "shared");
+        assert_eq!(maps.get(&key("second"))?, None);
+
+        let second = make(&client, &namespace, "second", "red").await;
+        until(|| maps.get(&key("second")).unwrap().is_some()).await;
+        let written: u64 = second.metadata.resource_version.expect("a version").parse()?;
+        assert!(maps.resource_version() >= Some(written));
+        let api = Api::<ConfigMap>::namespaced(client, &namespace);
+        api.patch("first", &PatchParams::default(), &Patch::Merge(json!({"data": {"door": "green"}}))).await?;
+        until(|| maps.get(&key("first")).unwrap().unwrap().data.as_ref().unwrap()["door"] == "green").await;
+        assert_eq!(read.data.as_ref().expect("data")["door"], "blue", "what was read stays as it was");
+        api.delete("second", &DeleteParams::default()).await?;
+        until(|| maps.get(&key("second")).unwrap().is_none()).await;
+
+        let lines = cache.informers();
+        let (gvk, state, stats) = &lines[0];
+        assert_eq!((lines.len(), &*gvk.kind, state), (1, "ConfigMap", &InformerState::Synced));
+        assert_eq!((stats.objects, stats.relists), (maps.list(&Query::default())?.len(), 0));
+        assert!(stats.approximate_bytes > 0 && stats.events >= 4, "{stats:?}");
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn a_query_narrows_by_namespace_labels_and_index(env: Env) -> anyhow::Result<()> {
+        let (client, one, two) = (env.client()?, env.namespace("one").await?, env.namespace("two").await?);
+        let cache = running(client.clone(), &[&one, &two]);
+        let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
+        for (namespace, name, app) in [(&one, "a", "blue"), (&one, "b", "red"), (&two, "c", "blue"), (&two, "d", "red")] {
+            make(&client, namespace, name, app).await;
+        }
+        maps.await_synced().await?;
+        let by_door = maps.index(|map: &ConfigMap| map.data.iter().filter_map(|data| data.get("door").cloned()).collect());
+        until(|| maps.list(&Query::default()).unwrap().len() == 4).await;
+
+        let sorted = || Query::default().sorted();
+        let list = |query: Query<ConfigMap>| names(&maps.list(&query).expect("a list"));
+        assert_eq!(list(sorted().namespace(Some(&one))), ["a", "b"]);
+        assert_eq!(list(sorted().labels("app in (blue)")?), ["a", "c"]);
+        assert_eq!(list(sorted().index(&by_door, "red".to_owned())), ["b", "d"]);
+        let all_three = sorted().namespace(Some(&two)).labels("app!=blue")?.index(&by_door, "red".to_owned());
+        assert_eq!(list(all_three), ["d"]);
+        assert_eq!(list(sorted().namespace(Some("nowhere"))), [""; 0]);
+        let first = maps.list(&sorted().limit(1))?;
+        let least = if one < two { "a" } else { "c" };
+        assert_eq!(names(&first), [least], "the first of all, not any one");
+        assert_eq!(list(Query::default().limit(3)).len(), 3);
+        assert_eq!(by_door.keys(&"blue".to_owned()).len(), 2);
+        let mut found = by_door.get(&"blue".to_owned())?;
+        found.sort_by_key(|map| ObjectKey::of(&**map));
+        assert_eq!(names(&found).len(), 2);
+
+        let elsewhere = cache.informer_of(Select::<ConfigMap>::new().namespaces(these(&[&one])))?;
+        elsewhere.await_synced().await?;
+        let other = elsewhere.list(&Query::default().index(&by_door, "red".to_owned()));
+        assert!(matches!(other, Err(CacheError::OtherIndex { .. })), "{other:?}");
+        cache.stop().await;
+        Ok(())
+    }
+
+    /// The server selects, so that what is not selected is not even sent.
+    async fn only_what_is_selected_is_kept(env: Env) -> anyhow::Result<()> {
+        let (client, ours, theirs) = (env.client()?, env.namespace("ours").await?, env.namespace("theirs").await?);
+        for (namespace, name, app) in [(&ours, "a", "blue"), (&ours, "b", "red"), (&theirs, "a", "blue")] {
+            make(&client, namespace, name, app).await;
+        }
+        let cache = running(client.clone(), &[&ours]);
+        let select = || Select::<ConfigMap>::new();
+        let blue = cache.informer_of(select().labels("app=blue"))?;
+        let named = cache.informer_of(select().fields("metadata.name=b").page_size(1))?;
+        cache.await_synced().await?;
+        assert_eq!(names(&blue.list(&Query::default())?), ["a"]);
+        assert_eq!(names(&named.list(&Query::default())?), ["b"]);
+        // An object that is selected no longer is gone.
+        let api = Api::<ConfigMap>::namespaced(client, &ours);
+        api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"app": "red"}}}))).await?;
+        until(|| blue.list(&Query::default()).unwrap().is_empty()).await;
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn a_read_before_the_first_sync_fails_in_the_servers_words(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("forbidden").await?;
+        let rule = match &env {
+            // The embedded server lets everybody do everything.
+            Env::Embedded(embedded) => {
+                let fault = "watch configmaps -> 403".parse().expect("a rule");
+                Some(embedded.server().faults().add(fault))
+            }
+            _ => None,
+        };
+        let cache = running(env.client_as("nobody", &[])?, &[&namespace]);
+        let maps = cache.informer::<ConfigMap>()?;
+        until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
+        let error = maps.get(&ObjectKey::new(&namespace, "a")).expect_err("nothing is known").to_string();
+        assert!(error.starts_with("ConfigMap is not synced: ") && error.to_lowercase().contains("forbidden"), "{error}");
+        assert!(maps.list(&Query::default()).is_err() && maps.resource_version().is_none());
+        if let Some(rule) = rule {
+            rule.remove();
+            maps.await_synced().await?;
+            assert!(maps.list(&Query::default())?.is_empty());
+        }
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn events_begin_with_what_is_there_and_say_when_that_is_told(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = (env.client()?, env.namespace("events").await?);
+        make(&client, &namespace, "before", "blue").await;
+        let cache = running(client.clone(), &[&namespace]);
+        let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
+        let mut early = maps.events();
+        maps.await_synced().await?;
+        let mut late = maps.events();
+        for events in [&mut early, &mut late] {
+            let first = events.next().await;
+            assert!(
+                matches!(&first, Some(Notice::Event(Event::Create { object, initial: true })) if object.name() == "before"),
+                "{first:?}"
+            );
+            assert!(matches!(events.next().await, Some(Notice::InitialDone)));
+        }
+        make(&client, &namespace, "after", "red").await;
+        Api::<ConfigMap>::namespaced(client, &namespace).delete("before", &DeleteParams::default()).await?;
+        for events in [&mut early, &mut late] {
+            let Some(Notice::Event(created)) = events.next().await else { panic!("an event") };
+            assert!(matches!(created, Event::Create { initial: false, .. }), "{created:?}");
+            assert_eq!(created.object().decode()?.data.as_ref().expect("data")["door"], "red");
+            let deleted = events.next().await;
+            assert!(matches!(deleted, Some(Notice::Event(Event::Delete { state_unknown: false, .. }))), "{deleted:?}");
+        }
+        cache.stop().await;
+        assert!(early.next().await.is_none(), "they end with the cache");
+        Ok(())
+    }
+}
