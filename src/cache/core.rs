@@ -222,7 +222,7 @@ impl<P: Payload> Sink for Part<P> {
         let core = &self.core;
         let known = core.store.get(&entry.key).and_then(|known| known.revision());
         if known.zip(entry.object.revision()).is_some_and(|(known, new)| known >= new) {
-            return self.nothing_up_to(revision);
+            return self.at(revision, |reached| core.store.advance(reached));
         }
         self.at(revision, |reached| {
             core.fan.write(|publisher| {
@@ -252,6 +252,8 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn nothing_up_to(&self, revision: u64) {
+        // Bookmarks come once in a while, and when there is time.
+        self.core.decoder.sweep();
         self.at(revision, |reached| self.core.store.advance(reached));
     }
 

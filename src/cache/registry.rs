@@ -30,7 +30,6 @@ pub struct Cache(Arc<Shared>);
 
 /// Defaults for what a [`Select`] leaves unset.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct CacheOptions {
     /// Where objects are kept of; everywhere by default.
     pub namespaces: Namespaces,

@@ -18,7 +18,12 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 /// What the objects of one informer have in common.
 #[derive(Debug)]
@@ -44,11 +49,15 @@ impl Decoder {
         self.registry.sweep();
     }
 
-    /// One object's JSON.
+    /// One object's JSON. A type whose own code panics on it does not fit it either.
     pub(crate) fn decode<P: Payload>(&self, json: &[u8]) -> Result<P, Undecodable> {
-        let mut deserializer = serde_json::Deserializer::from_slice(json);
-        let payload = self.seed().deserialize(&mut deserializer);
-        payload.and_then(|payload| deserializer.end().map(|()| payload)).map_err(|error| self.undecodable(json, error))
+        let payload = catch_unwind(AssertUnwindSafe(|| {
+            let mut deserializer = serde_json::Deserializer::from_slice(json);
+            let payload = self.seed().deserialize(&mut deserializer)?;
+            deserializer.end().map(|()| payload)
+        }));
+        let payload = payload.unwrap_or_else(|_| Err(Error::custom("the type's own code panicked")));
+        payload.map_err(|error| self.undecodable(json, error))
     }
 
     /// To decode an object inside of a larger message, as that is read. Its deserializer must be one of `serde_json`

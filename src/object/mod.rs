@@ -24,14 +24,6 @@
 //! # Ok::<_, steersman::object::DecodeError>(())
 //! ```
 
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "sweeping decoded objects on request, and decoding inside of a larger message, are not used yet"
-    )
-)]
-
 mod assemble;
 mod compact;
 mod compact_meta;

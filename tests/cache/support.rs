@@ -41,9 +41,7 @@ pub(crate) fn running(client: Client, namespaces: &[&str]) -> Running {
 }
 
 pub(crate) fn options(namespaces: &[&str]) -> CacheOptions {
-    let mut options = CacheOptions::default();
-    options.namespaces = these(namespaces);
-    options
+    CacheOptions { namespaces: these(namespaces), ..CacheOptions::default() }
 }
 
 pub(crate) fn these(namespaces: &[&str]) -> Namespaces {

@@ -4,14 +4,14 @@
 //!
 //! Every check runs two thousand schedules; `cargo xtask soak model` runs them for longer.
 
+mod schedules;
 mod sync;
 #[allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "the checks use a part of the queue's API")]
 #[path = "../../src/workqueue/mod.rs"]
 mod workqueue;
 
 use shuttle::{
-    Config, Runner, future,
-    scheduler::{PctScheduler, RandomScheduler, Scheduler},
+    future,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
@@ -26,21 +26,8 @@ use std::{
 };
 use workqueue::{Item, Outcome, WorkQueue};
 
-/// Run `scenario` under random schedules and under ones that change thread at few, nasty points.
 fn check(scenario: fn()) {
-    let soak = std::env::var("STEERSMAN_SOAK").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-    let schedules = if soak.is_some() { usize::MAX } else { 1_000 };
-    run(RandomScheduler::new(schedules), soak, scenario);
-    run(PctScheduler::new(3, schedules), soak, scenario);
-}
-
-fn run(scheduler: impl Scheduler + 'static, soak: Option<Duration>, scenario: fn()) {
-    let mut config = Config::new();
-    config.max_time = soak;
-    Runner::new(scheduler, config).run(move || {
-        sync::reset();
-        scenario();
-    });
+    schedules::check(1_000, scenario);
 }
 
 /// A worker that calls `work` for every key until the queue is shut down.

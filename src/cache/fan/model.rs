@@ -11,6 +11,8 @@ mod event;
 mod hub;
 #[path = "log.rs"]
 mod log;
+#[path = "../../../tests/model/schedules.rs"]
+mod schedules;
 #[path = "../../../tests/model/sync.rs"]
 mod sync;
 #[path = "wakes.rs"]
@@ -20,31 +22,16 @@ use crate::{cache::store::Entry, object::ObjectKey};
 use cursor::Cursor;
 use event::{Event, Item};
 use hub::Fan;
-use shuttle::{
-    Config, Runner, future,
-    scheduler::{PctScheduler, RandomScheduler, Scheduler},
-    thread,
-};
+use shuttle::{future, thread};
 use std::{
     collections::BTreeMap,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
-/// Run `scenario` under random schedules and under ones that change thread at few, nasty points.
 fn check(scenario: fn()) {
-    let soak = std::env::var("STEERSMAN_SOAK").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-    let schedules = if soak.is_some() { usize::MAX } else { 500 };
-    run(RandomScheduler::new(schedules), soak, scenario);
-    run(PctScheduler::new(3, schedules), soak, scenario);
-}
-
-fn run(scheduler: impl Scheduler + 'static, soak: Option<Duration>, scenario: fn()) {
-    let mut config = Config::new();
-    config.max_time = soak;
-    Runner::new(scheduler, config).run(scenario);
+    schedules::check(500, scenario);
 }
 
 type State = BTreeMap<&'static str, u32>;

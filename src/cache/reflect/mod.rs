@@ -24,7 +24,7 @@ use crate::{
     cache::store::Entry,
     object::{Decoder, ObjectKey, Payload, Undecodable},
 };
-use http::{Request, Response};
+use http::{Request, Response, header::RETRY_AFTER};
 use http_body_util::BodyExt;
 use kube_client::{Client, client::Body};
 use rand::RngExt;
@@ -162,7 +162,7 @@ impl<S: Sink> Reflector<S> {
         let time = watch_time();
         let response = match self.send(self.place.stream(time)).await {
             Ok(response) => response,
-            Err(Failure::Refused(refusal)) if matches!(refusal.code, 400 | 406 | 415 | 422 | 500 | 501) => {
+            Err(Failure::Refused(refusal)) if matches!(refusal.code, 400 | 406 | 415 | 422 | 501) => {
                 // Older servers, and those in front of them, do not know it. A list says the same.
                 self.streams = false;
                 return Next { from: None, failure: None };
@@ -174,7 +174,9 @@ impl<S: Sink> Reflector<S> {
         loop {
             let line = match stream.next().await {
                 Ok(Some(line)) => line,
-                Ok(None) => return Next { from: None, failure: Some(Failure::EndedAtOnce) },
+                Ok(None) => {
+                    return Next { from: None, failure: Some(broken("the server ended the list before it was whole")) };
+                }
                 Err(failure) => return Next { from: None, failure: Some(failure) },
             };
             match wire::line(&line) {
@@ -186,6 +188,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(Line::Bookmark { .. } | Line::Deleted(_)) => {}
                 Ok(Line::Error(refusal)) => {
+                    // So a server says it whose own store cannot tell how far it is.
                     self.streams = refusal.code != 500;
                     return Next { from: None, failure: Some(Failure::Refused(refusal)) };
                 }
@@ -281,9 +284,10 @@ impl<S: Sink> Reflector<S> {
         if response.status().is_success() {
             return Ok(response);
         }
-        let code = response.status().as_u16();
-        let body = timeout(ANSWER, response.into_body().collect()).await.map_err(|_| silent())?.map_err(broken)?;
-        Err(Failure::Refused(Refusal::of(code, &body.to_bytes())))
+        let (parts, body) = response.into_parts();
+        let body = timeout(ANSWER, body.collect()).await.map_err(|_| silent())?.map_err(broken)?;
+        let retry_after = parts.headers.get(RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
+        Err(Failure::Refused(Refusal::of(parts.status.as_u16(), retry_after, &body.to_bytes())))
     }
 }
 

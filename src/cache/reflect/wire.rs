@@ -81,14 +81,15 @@ struct Cause {
 }
 
 impl Refusal {
-    /// From an answer's code and body, which need not be a `Status`: proxies answer too.
-    pub(super) fn of(code: u16, body: &[u8]) -> Self {
+    /// From an answer's code, the seconds it asks to wait for, and its body, which need not be a `Status`: proxies answer too.
+    pub(super) fn of(code: u16, retry_after: Option<u64>, body: &[u8]) -> Self {
         let mut refusal: Self = serde_json::from_slice(body).unwrap_or_default();
         if refusal.message.is_empty() {
             let words = String::from_utf8_lossy(body);
             refusal.message = format!("HTTP {code} {}", words.trim().chars().take(200).collect::<String>());
         }
         refusal.code = code;
+        refusal.details.retry_after_seconds = refusal.details.retry_after_seconds.max(retry_after.unwrap_or_default());
         refusal
     }
 
@@ -117,7 +118,7 @@ pub(super) fn line(text: &[u8]) -> Result<Line<'_>, serde_json::Error> {
         }
         "ERROR" => {
             let refusal: Refusal = serde_json::from_str(envelope.object.get())?;
-            Line::Error(Refusal::of(refusal.code, envelope.object.get().as_bytes()))
+            Line::Error(Refusal::of(refusal.code, None, envelope.object.get().as_bytes()))
         }
         _ => Line::Put(envelope.object),
     })
@@ -148,23 +149,24 @@ mod tests {
             br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
         assert!(matches!(line(expired).expect("a line"), Line::Error(refusal) if refusal.needs_a_list()));
         let large = br#"{"code":504,"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
-        assert!(Refusal::of(504, large).needs_a_list());
-        assert!(!Refusal::of(504, b"gateway").needs_a_list());
-        assert!(!Refusal::of(403, b"{}").needs_a_list());
+        assert!(Refusal::of(504, None, large).needs_a_list());
+        assert!(!Refusal::of(504, None, b"gateway").needs_a_list());
+        assert!(!Refusal::of(403, None, b"{}").needs_a_list());
     }
 
     #[test]
     fn a_refusal_is_in_the_servers_words_or_in_those_of_what_answered_instead() {
         let forbidden = br#"{"kind":"Status","code":403,"message":"secrets is forbidden: User \"a\" cannot list"}"#;
-        assert_eq!(Refusal::of(403, forbidden).message, "secrets is forbidden: User \"a\" cannot list");
-        assert_eq!(Refusal::of(502, b"<html>bad gateway</html>\n").message, "HTTP 502 <html>bad gateway</html>");
+        assert_eq!(Refusal::of(403, None, forbidden).message, "secrets is forbidden: User \"a\" cannot list");
+        assert_eq!(Refusal::of(502, None, b"<html>bad gateway</html>\n").message, "HTTP 502 <html>bad gateway</html>");
     }
 
     #[test]
     fn a_server_may_say_how_long_to_wait() {
-        let busy = Refusal::of(429, br#"{"message":"slow down","details":{"retryAfterSeconds":3}}"#);
+        let busy = Refusal::of(429, None, br#"{"message":"slow down","details":{"retryAfterSeconds":3}}"#);
         assert_eq!(busy.retry_after(), Some(Duration::from_secs(3)));
-        assert_eq!(Refusal::of(429, b"{}").retry_after(), None);
+        assert_eq!(Refusal::of(429, None, b"{}").retry_after(), None);
+        assert_eq!(Refusal::of(503, Some(5), b"a proxy").retry_after(), Some(Duration::from_secs(5)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How often an object is decoded, and what remains of that.
 
 use super::decoder;
-use crate::object::{Compact, Decoder, Metadata, MetadataOnly, Object, Payload};
+use crate::object::{Compact, Decoder, Metadata, MetadataOnly, Object, ObjectKey, Payload};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
 use kube_core::{DynamicObject, ObjectMeta, Resource};
 use parking_lot::Mutex;
@@ -143,4 +143,31 @@ fn every_form_tells_its_size() {
     assert_eq!(size::<MetadataOnly>(&full) - size::<MetadataOnly>(&empty), 1_000);
     assert!(size::<MetadataOnly>(&empty) < size::<Compact>(&empty));
     assert!(size::<Compact>(&empty) < size::<ConfigMap>(&empty));
+}
+
+/// A kind whose own code cannot bear every size.
+#[derive(kube::CustomResource, Clone, Debug, serde::Deserialize, serde::Serialize)]
+#[kube(group = "example.com", version = "v1", kind = "Fragile", namespaced, schema = "disabled")]
+struct FragileSpec {
+    #[serde(deserialize_with = "small")]
+    size: u32,
+}
+
+fn small<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let size = serde::Deserialize::deserialize(deserializer)?;
+    assert!(size < 10, "too large");
+    Ok(size)
+}
+
+#[test]
+fn an_object_that_its_types_own_code_panics_on_is_one_that_cannot_be_decoded() {
+    let decoder = Decoder::new(kube_core::TypeMeta::resource::<Fragile>());
+    let text = |size: u32| {
+        serde_json::json!({"metadata": {"name": "f", "namespace": "n", "resourceVersion": "7"}, "spec": {"size": size}})
+            .to_string()
+    };
+    assert_eq!(decoder.decode::<Fragile>(text(3).as_bytes()).expect("a small one").spec.size, 3);
+    let what = decoder.decode::<Fragile>(text(30).as_bytes()).expect_err("a large one");
+    assert_eq!((what.key.clone(), what.revision), (Some(ObjectKey::new("n", "f")), Some(7)));
+    assert!(what.to_string().contains("panicked"), "{what}");
 }

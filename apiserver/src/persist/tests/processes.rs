@@ -1,0 +1,214 @@
+//! Processes that are cut short or killed in the middle of writing: this binary again, as a child.
+
+use super::*;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+/// Run this test binary's test `name` once more, as a process of its own that has `dir`.
+fn again(mut command: Command, name: &str, dir: &Dir) -> Child {
+    command.args(["--exact", &format!("persist::tests::processes::{name}"), "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, &dir.0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// The directory, in such a process.
+fn child_dir() -> Option<Dir> {
+    env::var_os(CHILD).map(|dir| Dir(dir.into()))
+}
+
+const CHILD: &str = "STEERSMAN_PERSIST_TEST_DIR";
+
+/// The process may write no more than so much into a file: a write ends in the middle of a record, and fails.
+#[test]
+fn a_write_that_is_cut_short_is_cut_off_and_the_log_goes_on() {
+    if let Some(dir) = child_dir() {
+        let store = dir.store(u64::MAX, false);
+        let write = |number: u8, size: usize| {
+            store.write("pods", &key(number), None, Some(content(&"x".repeat(size)))).map(|change| change.revision)
+        };
+        let full = (0..100).find(|number| write(*number, 5000).is_err()).unwrap();
+        assert!(store.get("pods", key(full).as_str()).is_none());
+        assert_eq!(store.revision(), 1 + u64::from(full));
+        assert_eq!(write(full, 10).unwrap(), 2 + u64::from(full));
+        println!("{:?}", dump_store(&store));
+        std::mem::forget(dir);
+        return;
+    }
+    let dir = Dir::new();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"trap '' XFSZ; ulimit -f 64; exec "$0" "$@""#]).arg(env::current_exe().unwrap());
+    let output =
+        again(shell, "a_write_that_is_cut_short_is_cut_off_and_the_log_goes_on", &dir).wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let (_log, restored) = dir.open().unwrap();
+    assert!(output.contains(&format!("{:?}", dump(&restored))), "{output}");
+    assert!(restored.note.is_none());
+}
+
+/// The tables' objects by key: revision and value.
+type Model = [BTreeMap<u8, (u64, u64)>; 3];
+
+/// What a thread of the child was about to do, and then did if an `ack` follows.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put(u8, u64),
+    Remove(u8),
+    Drop,
+}
+
+/// The child: a thread per table says what it is going to do, does it, and says that it was done.
+fn load(dir: &Dir, seed: u64) {
+    let store = dir.store(20_000, false);
+    // What the test harness said has no end of line yet.
+    println!();
+    thread::scope(|scope| {
+        for (table, name) in TABLES.iter().enumerate() {
+            let store = &store;
+            scope.spawn(move || {
+                let mut random = StdRng::seed_from_u64(seed + table as u64);
+                let say = |line: String| io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                loop {
+                    let number = random.random_range(0..20);
+                    let seen = store.get(name, key(number).as_str()).map(|object| object.revision);
+                    let (does, content) = match random.random_range(0..60) {
+                        0 => ("drop 0 0".to_owned(), None),
+                        1..20 if seen.is_some() => (format!("remove {number} 0"), None),
+                        _ => {
+                            let value: u64 = random.random();
+                            (format!("put {number} {value}"), Some(numbered(value)))
+                        }
+                    };
+                    say(format!("try {table} {does}\n"));
+                    let revision = if does.starts_with("drop") {
+                        store.drop_table(name).unwrap();
+                        store.create_table(&(*name).into());
+                        store.revision()
+                    } else {
+                        store.write(name, &key(number), seen, content).unwrap().revision
+                    };
+                    say(format!("ack {table} {revision}\n"));
+                }
+            });
+        }
+    });
+}
+
+/// Up to a few kilobytes, that only this number has.
+fn numbered(value: u64) -> Content {
+    content(&format!("{value} {}", "x".repeat(value as usize % 3000)))
+}
+
+fn step(model: &mut Model, table: usize, step: Step, revision: u64) {
+    match step {
+        Step::Put(key, value) => _ = model[table].insert(key, (revision, value)),
+        Step::Remove(key) => _ = model[table].remove(&key),
+        Step::Drop => model[table].clear(),
+    }
+}
+
+/// Take one line of the child's.
+fn hear(line: &str, model: &mut Model, tried: &mut [Option<Step>; 3], last: &mut u64) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["try", table, does, key, value] => {
+            let (key, value) = (key.parse().unwrap(), value.parse().unwrap());
+            let does = match does {
+                "put" => Step::Put(key, value),
+                "remove" => Step::Remove(key),
+                _ => Step::Drop,
+            };
+            tried[table.parse::<usize>().unwrap()] = Some(does);
+            false
+        }
+        ["ack", table, revision] => {
+            let (table, revision) = (table.parse::<usize>().unwrap(), revision.parse().unwrap());
+            step(model, table, tried[table].take().unwrap(), revision);
+            *last = revision.max(*last);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The table must be what was acknowledged, or that and the one step that was under way. Becomes what it is.
+fn compare(restored: &Restored, model: &mut Model, tried: &mut [Option<Step>; 3], last: u64) {
+    let mut under_way = 0;
+    // Dropping a table removes what is in it, each at a revision of its own.
+    let dropping = (0..TABLES.len()).filter(|table| matches!(tried[*table], Some(Step::Drop)));
+    let dropping: u64 = dropping.map(|table| model[table].len() as u64).sum();
+    for (table, name) in TABLES.iter().enumerate() {
+        let objects = restored.objects.iter().filter(|(restored, _)| **restored == **name);
+        let found: BTreeMap<&str, (u64, &[u8])> =
+            objects.map(|(_, object)| (object.key.as_str(), (object.revision, object.content().tail()))).collect();
+        let matches = |model: &Model, unknown: Option<Step>| {
+            found.len() == model[table].len()
+                && model[table].iter().all(|(number, (revision, value))| {
+                    let free = matches!(unknown, Some(Step::Put(key, _)) if key == *number);
+                    found
+                        .get(key(*number).as_str())
+                        .is_some_and(|(at, tail)| (at == revision || free) && *tail == numbered(*value).tail())
+                })
+        };
+        if matches(model, None) {
+            tried[table] = None;
+            continue;
+        }
+        let did =
+            tried[table].take().unwrap_or_else(|| panic!("{name}: acknowledged {:?}, found {found:?}", model[table]));
+        under_way += 1;
+        step(model, table, did, 0);
+        assert!(matches(model, Some(did)), "{name}: acknowledged {:?} and {did:?}, found {found:?}", model[table]);
+        if let Step::Put(number, value) = did {
+            model[table].insert(number, (found[key(number).as_str()].0, value));
+        }
+    }
+    assert!(restored.revision >= last, "{} was acknowledged, {} restored", last, restored.revision);
+    // A put and a removal of what nobody sees leave no other trace.
+    assert!(
+        restored.revision <= last + 3 + dropping,
+        "{last} was acknowledged, {} restored, {under_way} known",
+        restored.revision
+    );
+}
+
+#[test]
+fn a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged() {
+    if let Some(dir) = child_dir() {
+        load(&std::mem::ManuallyDrop::new(dir), rand::random());
+        return;
+    }
+    let dir = Dir::new();
+    let mut random = StdRng::seed_from_u64(rand::random());
+    let mut model = Model::default();
+    let (mut last, mut acks, mut caught) = (0, 0, 0);
+    for _ in 0..100 {
+        let name = "a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged";
+        let mut child = again(Command::new(env::current_exe().unwrap()), name, &dir);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut tried = [None; 3];
+        if random.random_range(0..5) == 0 {
+            // Perhaps while it starts.
+            thread::sleep(Duration::from_micros(random.random_range(0..5000)));
+        } else {
+            let enough = acks + random.random_range(1..150);
+            while acks < enough {
+                let line = lines.next().expect("the child writes until it is killed").unwrap();
+                acks += u64::from(hear(&line, &mut model, &mut tried, &mut last));
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before is still in the pipe.
+        for line in lines {
+            acks += u64::from(hear(&line.unwrap(), &mut model, &mut tried, &mut last));
+        }
+        caught += u64::from(dir.0.exists() && dir.names().iter().any(|name| name.ends_with("snapshot.tmp")));
+        let (_log, restored) = dir.open().unwrap();
+        compare(&restored, &mut model, &mut tried, last);
+        last = restored.revision;
+    }
+    let snapshot = Files::list(&dir.0).unwrap().snapshots.last().copied().unwrap_or(0);
+    println!("{acks} acknowledged, {snapshot} snapshots, {caught} of them not finished");
+    assert!(acks > 1000 && snapshot > 10);
+}

@@ -1,0 +1,202 @@
+//! Watchers that are slow, of tables that are dropped, and beside many writers.
+
+use super::*;
+
+fn store(history: usize) -> Store {
+    let store = Store::new(history, |_, _, _| true);
+    store.create_table(&"pods".into());
+    store
+}
+
+/// Put an object, whatever is there.
+fn put(store: &Store, key: &str, value: u8) -> Arc<Change> {
+    let seen = store.get("pods", key).map(|object| object.revision);
+    store.write("pods", &Key::from_text(key), seen, Some(content(value))).unwrap()
+}
+
+fn revisions(next: Option<Next>) -> Vec<u64> {
+    match next {
+        Some(Next::Changes(changes)) => changes.iter().map(|change| change.revision).collect(),
+        next => panic!("{next:?}"),
+    }
+}
+
+#[test]
+fn a_slow_watcher_gets_expired_and_never_a_gap() {
+    let store = store(3);
+    let mut slow = store.watch("pods", 1).unwrap().unwrap();
+    for value in 0..3 {
+        put(&store, "a/x", value);
+    }
+    assert_eq!(revisions(slow.try_next(1)), [2]);
+    put(&store, "a/x", 3);
+    assert_eq!(revisions(slow.try_next(1)), [3]);
+    put(&store, "a/x", 4);
+    put(&store, "a/x", 5);
+    assert!(matches!(slow.try_next(1), Some(Next::Expired(Expired { floor: 4 }))));
+    assert_eq!(slow.seen(), 3);
+}
+
+#[test]
+fn a_slow_watcher_of_a_dropped_table_gets_expired_and_never_a_gap() {
+    let store = store(2);
+    let mut slow = store.watch("pods", 1).unwrap().unwrap();
+    for value in 0..5 {
+        put(&store, "a/x", value);
+    }
+    store.drop_table("pods").unwrap();
+    assert!(matches!(slow.try_next(10), Some(Next::Expired(_))));
+}
+
+#[test]
+fn compaction_does_not_expire_a_watcher_that_saw_everything() {
+    let store = store(10);
+    store.create_table(&"widgets".into());
+    put(&store, "a/x", 1);
+    let mut idle = store.watch("pods", 2).unwrap().unwrap();
+    for number in 0..5 {
+        store.write("widgets", &Key::new("a", &number.to_string()), None, Some(content(1))).unwrap();
+    }
+    store.compact(store.revision());
+    assert!(store.watch("pods", 2).unwrap().is_err());
+    put(&store, "a/x", 2);
+    assert_eq!(revisions(idle.try_next(10)), [8]);
+}
+
+#[tokio::test]
+async fn watchers_of_a_dropped_table_read_everything_and_then_end() {
+    let store = store(10);
+    let mut cursor = store.watch("pods", 1).unwrap().unwrap();
+    put(&store, "a/x", 1);
+    put(&store, "a/x", 2);
+    store.drop_table("pods").unwrap();
+    // The table that has its name now is another one.
+    store.create_table(&"pods".into());
+    put(&store, "a/x", 3);
+    cursor.grown().await;
+    assert_eq!(revisions(cursor.try_next(1)), [2]);
+    assert_eq!(revisions(cursor.try_next(1)), [3]);
+    // The removal of what was left.
+    assert_eq!(revisions(cursor.try_next(1)), [4]);
+    cursor.grown().await;
+    assert!(matches!(cursor.try_next(1), Some(Next::End)));
+}
+
+/// What a watcher got until the table was dropped.
+async fn follow(mut cursor: Cursor, limit: usize) -> Vec<Arc<Change>> {
+    let mut all = Vec::new();
+    loop {
+        match cursor.try_next(limit) {
+            Some(Next::Changes(changes)) => all.extend(changes),
+            Some(Next::End) => return all,
+            Some(Next::Expired(expired)) => panic!("{expired:?}"),
+            None => cursor.grown().await,
+        }
+    }
+}
+
+/// Some threads that put and remove the same few objects, until each has done `writes`. All that was done, in order.
+fn write_from_threads(store: &Store, writes: usize) -> Vec<Arc<Change>> {
+    let mut all: Vec<Arc<Change>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|seed| {
+                scope.spawn(move || {
+                    let mut random = StdRng::seed_from_u64(seed);
+                    let mut done = Vec::new();
+                    while done.len() < writes {
+                        let key = Key::from_text(KEYS[random.random_range(0..KEYS.len())]);
+                        let seen = store.get("pods", key.as_str()).map(|object| object.revision);
+                        let put = seen.is_none() || random.random_range(0..2) == 0;
+                        // Who loses the race tries another one.
+                        done.extend(store.write("pods", &key, seen, put.then(|| content(random.random()))));
+                        if random.random_range(0..50) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                    done
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    all.sort_by_key(|change| change.revision);
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn every_watcher_sees_the_same_gapless_sequence_and_no_deletion_is_lost() {
+    let store = store(usize::MAX);
+    let watchers: Vec<_> =
+        (1..5).map(|limit| tokio::spawn(follow(store.watch("pods", 1).unwrap().unwrap(), limit * limit))).collect();
+    let writer = tokio::task::spawn_blocking({
+        let store = store.clone();
+        move || write_from_threads(&store, 700)
+    });
+    // Some who come later, at any moment.
+    let mut late = Vec::new();
+    while !writer.is_finished() && late.len() < 200 {
+        let (scan, cursor) = store.scan_and_watch("pods", Range::default()).unwrap();
+        late.push((scan, tokio::spawn(follow(cursor, 7))));
+        tokio::time::sleep(Duration::from_micros(100)).await;
+    }
+    let all = writer.await.unwrap();
+    let left = store.scan("pods", Range::default(), None).unwrap();
+    // What is left is removed with the table, and that is seen too.
+    let dropped = left.objects.len();
+    store.drop_table("pods").unwrap();
+
+    assert!(all.iter().map(|change| change.revision).eq(2..2 + all.len() as u64));
+    let same = |seen: &[Arc<Change>], all: &[Arc<Change>]| {
+        seen.len() == all.len() + dropped && seen.iter().zip(all).all(|(seen, change)| Arc::ptr_eq(seen, change))
+    };
+    for watcher in watchers {
+        assert!(same(&watcher.await.unwrap(), &all));
+    }
+    for (scan, watcher) in late {
+        let changes = watcher.await.unwrap();
+        assert!(same(&changes, &all[scan.revision as usize - 1..]));
+        let mut objects: BTreeMap<Key, Arc<Object>> =
+            scan.objects.into_iter().map(|object| (object.key.clone(), object)).collect();
+        for change in changes {
+            let before = match &change.after {
+                Some(object) => objects.insert(object.key.clone(), object.clone()),
+                None => objects.remove(change.key()),
+            };
+            assert_eq!(before.as_deref().map(shown), change.before.as_deref().map(shown));
+        }
+        assert!(objects.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watchers_slower_than_a_short_history_see_no_gap_before_they_expire() {
+    let store = store(20);
+    let writer = tokio::task::spawn_blocking({
+        let store = store.clone();
+        move || write_from_threads(&store, 700)
+    });
+    let mut expired = 0;
+    while !writer.is_finished() {
+        let (scan, mut cursor) = store.scan_and_watch("pods", Range::default()).unwrap();
+        let mut seen = scan.revision;
+        for _ in 0..20 {
+            match cursor.try_next(2) {
+                Some(Next::Changes(changes)) => {
+                    for change in changes {
+                        assert_eq!(change.revision, seen + 1);
+                        seen = change.revision;
+                    }
+                }
+                Some(Next::Expired(Expired { floor })) => {
+                    assert!(seen < floor);
+                    expired += 1;
+                    break;
+                }
+                Some(Next::End) => panic!("the table is there"),
+                None => tokio::task::yield_now().await,
+            }
+        }
+    }
+    writer.await.unwrap();
+    println!("{expired} expired");
+}
