@@ -30,7 +30,7 @@ pub(crate) enum Condition {
     Idle,
     /// Nothing is known yet.
     Starting,
-    /// The server has no such kind, in its own words.
+    /// The server has no such kind: in words, and what is done about it.
     Absent { error: String },
     /// Up to date, as far as the server has told.
     Synced,
@@ -80,12 +80,19 @@ impl<P: Payload> Core<P> {
         }
     }
 
-    /// Where the loops of these namespaces, or the one of everything, put what they are told. Once.
+    /// Where the loops of these namespaces, or the one of everything, put what they are told: they, and none from before. What those knew together is
+    /// where these begin, so that the revision never falls and what was told is not told as initial again.
     pub(crate) fn parts(self: &Arc<Self>, namespaces: impl IntoIterator<Item = Option<String>>) -> Vec<Part<P>> {
         let part = |(number, namespace)| Part { core: self.clone(), number, namespace };
         let parts: Vec<_> = namespaces.into_iter().enumerate().map(part).collect();
-        let begin = || State { revision: None, condition: Condition::Starting };
-        *self.parts.lock() = parts.iter().map(|_| begin()).collect();
+        let condition = match self.condition() {
+            degraded @ Condition::Degraded { .. } => degraded,
+            _ => Condition::Starting,
+        };
+        let mut states = self.parts.lock();
+        let revision = states.iter().map(|part| part.revision).min().flatten();
+        *states = parts.iter().map(|_| State { revision, condition: condition.clone() }).collect();
+        drop(states);
         parts
     }
 
@@ -102,6 +109,17 @@ impl<P: Payload> Core<P> {
             }
             changes
         });
+    }
+
+    /// There is no such kind any more, nor are there objects. For when no loop runs.
+    pub(crate) fn clear(&self) {
+        let deleted = self.fan.write(|publisher| {
+            let changes = self.store.replace(None, Vec::new(), self.store.revision(), is_same);
+            let count = changes.len() as u64;
+            publisher.publish_all(changes.into_iter().map(|change| Event::listed(change, false)));
+            count
+        });
+        self.happened(deleted);
     }
 
     /// Ended for good: handlers are told what is left, and that it is over.
@@ -273,7 +291,6 @@ impl<P: Payload> Sink for Part<P> {
         let error = failure.to_string();
         let condition = &mut parts[self.number].condition;
         *condition = match condition {
-            _ if failure.is_absent() => Condition::Absent { error },
             Condition::Degraded { since, .. } => Condition::Degraded { since: *since, error },
             _ => Condition::Degraded { since: SystemTime::now(), error },
         };

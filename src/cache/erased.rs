@@ -3,7 +3,7 @@
 use super::{
     core::{Condition, Core, Counts},
     fan::{self, Cursor, Item},
-    reflect::{Place, Reflector},
+    reflect::{Failure, Place, Reflector},
     store::{Entry, Indexer, Lookup, Table, Values},
 };
 use crate::{
@@ -50,9 +50,11 @@ pub(super) trait Informing: Send + Sync {
     fn is_listed(&self) -> bool;
     /// See [`Core::synced`].
     fn synced(self: Arc<Self>) -> BoxFuture<bool>;
+    /// See [`Core::clear`].
+    fn clear(&self);
     fn end(&self);
-    /// The loops that keep it up to date: one for each place.
-    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<()>>;
+    /// The loops that keep it up to date: one for each place. One that ends was told that there is no such kind.
+    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<Failure>>;
 }
 
 /// An object that a visitor is shown.
@@ -183,16 +185,19 @@ impl<P: Payload> Informing for Core<P> {
         Box::pin(async move { Core::synced(&self).await })
     }
 
+    fn clear(&self) {
+        Core::clear(self);
+    }
+
     fn end(&self) {
         Core::end(self);
     }
 
-    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<()>> {
+    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<Failure>> {
         let (namespaces, places): (Vec<_>, Vec<_>) = places.into_iter().unzip();
         let parts = self.parts(namespaces).into_iter().zip(places);
-        let run = |(part, place)| -> BoxFuture<()> {
-            let reflector = Reflector::new(client.clone(), place, part, page_size);
-            Box::pin(async { match reflector.run().await {} })
+        let run = |(part, place)| -> BoxFuture<Failure> {
+            Box::pin(Reflector::new(client.clone(), place, part, page_size).run())
         };
         parts.map(run).collect()
     }

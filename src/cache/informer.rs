@@ -164,8 +164,11 @@ pub enum InformerState {
     Idle,
     /// The first list is on its way.
     Starting,
-    /// The server has no such kind yet, or no longer. It is looked for again and again.
-    Absent,
+    /// The server has no such kind yet, or no longer: there are no objects. They come when it does.
+    Absent {
+        /// What is missing, and how it is looked for.
+        error: String,
+    },
     /// Up to date, as far as the server has told.
     Synced,
     /// Serving what it had, if it had something.
@@ -184,7 +187,7 @@ impl InformerState {
         match condition {
             Condition::Idle => Self::Idle,
             Condition::Starting => Self::Starting,
-            Condition::Absent { .. } => Self::Absent,
+            Condition::Absent { error } => Self::Absent { error },
             Condition::Synced => Self::Synced,
             Condition::Degraded { since, error } => Self::Degraded { since, error },
             Condition::Ended => Self::Removed,

@@ -5,6 +5,7 @@
 
 use super::{
     CacheError, Informer, InformerState, InformerStats, Namespaces, Representation, Select,
+    arrivals::Arrivals,
     core::Core,
     erased::Informing,
     life::{Lease, Life, first},
@@ -47,6 +48,8 @@ struct Shared {
     client: Client,
     options: CacheOptions,
     state: Mutex<State>,
+    /// Of kinds that are not there; runs with the cache.
+    arrivals: Arrivals,
     ended: watch::Sender<bool>,
 }
 
@@ -74,7 +77,8 @@ impl Cache {
     ///
     /// Build the client from a `Config` with `default_retry` off if you can: kube's own retries hide from the cache for minutes that the server refuses.
     pub fn new(client: Client, options: CacheOptions) -> Self {
-        Self(Arc::new(Shared { client, options, state: Mutex::default(), ended: watch::Sender::new(false) }))
+        let (state, arrivals) = (Mutex::default(), Arrivals::default());
+        Self(Arc::new(Shared { client, options, state, arrivals, ended: watch::Sender::new(false) }))
     }
 
     /// Declare a kind and hold on to its informer; it lives while somebody does. Starts at once in a running cache.
@@ -154,7 +158,7 @@ impl Cache {
             }
         }
         let running = Running(shared);
-        stop.await;
+        first(stop, shared.arrivals.run(&shared.client)).await;
         let mut tasks = running.end();
         while tasks.join_next().await.is_some() {}
         Ok(())
@@ -183,7 +187,7 @@ impl Shared {
                     }
                 }
             };
-            declared.tend(&shared.client, first(ended, unused)).await;
+            declared.tend(&shared.client, &shared.arrivals, first(ended, unused)).await;
         };
         tasks.spawn_on(tend, runtime);
     }

@@ -37,7 +37,7 @@ pub struct Select<K> {
 }
 
 /// Where a kind is on the server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Resource {
     pub(super) api: ApiResource,
     pub(super) namespaced: bool,

@@ -1,29 +1,21 @@
 //! One informer's task: finds where its kind is, keeps the loops running, and ends when nobody uses it any more.
+//!
+//! What holds: an informer is absent, and what it had is gone, only if a list was refused because there is no such kind *and* discovery says the same. While it is
+//! absent none of its loops runs.
 
 use super::{
+    arrivals::Arrivals,
     core::Condition,
+    discover::{Found, discover},
     erased::{Informing, Places},
     life::{Life, first},
-    reflect::{Pace, Place},
+    reflect::{Failure, Pace, Place},
     select::{Representation, Resource, Scope},
 };
-use kube_client::{
-    Client, Error,
-    discovery::{self, pinned_kind},
-};
+use kube_client::Client;
 use kube_core::{DynamicObject, GroupVersionKind, Resource as _};
-use std::{
-    future::pending,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
-use tokio::{
-    task::JoinSet,
-    time::{sleep, timeout},
-};
-
-/// How long discovery may take.
-const ANSWER: Duration = Duration::from_mins(1);
+use std::{future::pending, sync::Arc, time::SystemTime};
+use tokio::{task::JoinSet, time::sleep};
 
 /// An informer that was declared, whatever it keeps.
 pub(super) struct Declared {
@@ -39,48 +31,95 @@ pub(super) struct Declared {
 
 impl Declared {
     /// Keep it up to date until it is `over`; afterwards none of its tasks is left.
-    pub(super) async fn tend(&self, client: &Client, over: impl Future) {
+    pub(super) async fn tend(&self, client: &Client, arrivals: &Arrivals, over: impl Future) {
         let mut loops = JoinSet::new();
         let keep = async {
             self.core.set_condition(Condition::Starting);
-            let places = self.places(&self.resource(client).await);
-            for running in self.core.clone().loops(client, places, self.page_size) {
-                loops.spawn(running);
-            }
-            while let Some(ended) = loops.join_next().await {
-                // They never end by themselves: one has panicked, most likely where the type is decoded.
-                if let Err(error) = ended {
-                    let error = format!("a watch has ended for good: {error}");
-                    self.core.set_condition(Condition::Degraded { since: SystemTime::now(), error });
+            let mut pace = Pace::default();
+            let mut resource = match &self.resource {
+                Some(resource) => resource.clone(),
+                None => self.find(client, arrivals, None, &mut pace).await,
+            };
+            loop {
+                for running in self.core.clone().loops(client, self.places(&resource), self.page_size) {
+                    loops.spawn(running);
                 }
+                let refused = self.refused(&mut loops).await;
+                loops.shutdown().await;
+                let found = self.find(client, arrivals, Some(refused), &mut pace).await;
+                if found != resource {
+                    // As good as another kind, even if it was never seen to be gone.
+                    self.core.clear();
+                }
+                resource = found;
             }
-            pending::<()>().await;
         };
         first(over, keep).await;
         loops.shutdown().await;
         self.core.end();
     }
 
-    /// As its type says, or as the server does: asked until it knows the kind.
-    async fn resource(&self, client: &Client) -> Resource {
-        if let Some(resource) = &self.resource {
-            return resource.clone();
+    /// Until a list is refused because there is no such kind.
+    async fn refused(&self, loops: &mut JoinSet<Failure>) -> Failure {
+        while let Some(ended) = loops.join_next().await {
+            match ended {
+                Ok(refused) => return refused,
+                // One has panicked, most likely where the type is decoded.
+                Err(error) => self.degraded(format!("a watch has ended for good: {error}")),
+            }
         }
-        let mut pace = Pace::default();
+        pending().await
+    }
+
+    /// Where the kind is, as its type says or else the server; waits for as long as the server has no such kind. Of what was `refused` although the kind
+    /// is there the loops try again, later and later.
+    async fn find(
+        &self,
+        client: &Client,
+        arrivals: &Arrivals,
+        refused: Option<Failure>,
+        pace: &mut Pace,
+    ) -> Resource {
+        let mut waiting = None;
         loop {
-            let condition = match timeout(ANSWER, pinned_kind(client, &self.gvk)).await {
-                Ok(Ok((api, capabilities))) => {
-                    self.core.set_condition(Condition::Starting);
-                    let namespaced = capabilities.scope == discovery::Scope::Namespaced;
-                    return Resource { api, namespaced };
+            match discover(client, &self.gvk).await {
+                Ok(Found::At(found)) => {
+                    match refused {
+                        Some(refused) if waiting.is_none() => {
+                            self.degraded(refused.to_string());
+                            sleep(pace.failed(None)).await;
+                        }
+                        _ => self.core.set_condition(Condition::Starting),
+                    }
+                    return self.resource.clone().unwrap_or(found);
                 }
-                Ok(Err(error)) if is_absent(&error) => Condition::Absent { error: error.to_string() },
-                Ok(Err(error)) => degraded(self.core.condition(), error.to_string()),
-                Err(_) => degraded(self.core.condition(), format!("no answer within {} s", ANSWER.as_secs())),
-            };
-            self.core.set_condition(condition);
-            sleep(pace.failed(None)).await;
+                Ok(Found::Nowhere(error)) => {
+                    self.core.clear();
+                    let waiting = match &mut waiting {
+                        Some(waiting) => waiting,
+                        // Asked once more, now that nothing is missed.
+                        None => {
+                            waiting = Some(arrivals.wait_for(&self.gvk.group));
+                            continue;
+                        }
+                    };
+                    self.core.set_condition(Condition::Absent { error: format!("{error}; {}", waiting.how()) });
+                    waiting.pause().await;
+                }
+                Err(error) => {
+                    self.degraded(error);
+                    sleep(pace.failed(None)).await;
+                }
+            }
         }
+    }
+
+    fn degraded(&self, error: String) {
+        let since = match self.core.condition() {
+            Condition::Degraded { since, .. } => since,
+            _ => SystemTime::now(),
+        };
+        self.core.set_condition(Condition::Degraded { since, error });
     }
 
     fn places(&self, resource: &Resource) -> Places {
@@ -98,18 +137,4 @@ impl Declared {
             _ => vec![place(None)],
         }
     }
-}
-
-/// The server knows no such group, version or kind.
-fn is_absent(error: &Error) -> bool {
-    match error {
-        Error::Api(status) => status.code == 404,
-        Error::Discovery(_) => true,
-        _ => false,
-    }
-}
-
-fn degraded(before: Condition, error: String) -> Condition {
-    let since = if let Condition::Degraded { since, .. } = before { since } else { SystemTime::now() };
-    Condition::Degraded { since, error }
 }

@@ -93,7 +93,7 @@ steersman::env_test! {
         let cache = running(env.client()?, &[&namespace]);
         let gvk = GroupVersionKind::gvk("cache.example.com", "v1", "Later");
         let later = cache.informer_of(Select::dynamic(gvk.clone()))?;
-        until(|| later.state() == InformerState::Absent).await;
+        until(|| matches!(later.state(), InformerState::Absent { .. })).await;
         let error = later.list(&Query::default()).expect_err("nothing is known");
         assert!(matches!(error, CacheError::NotSynced { .. }), "{error}");
         env.install([json!({

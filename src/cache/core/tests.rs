@@ -51,7 +51,7 @@ impl<P: Payload> Scene<P> {
         };
         let part = core.parts([None]).remove(0);
         let reflector = Reflector::new(client.clone(), place, part, 2);
-        let running = tokio::spawn(async { match reflector.run().await {} });
+        let running = tokio::spawn(async { drop(reflector.run().await) });
         Self { server, maps: Api::default_namespaced(client), core, running }
     }
 

@@ -4,7 +4,8 @@
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on;
 //! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
-//! * what the server says no with is reported in its own words.
+//! * what the server says no with is reported in its own words;
+//! * that there is no such kind it only says of a list: a watch that is told so is followed by one.
 //!
 //! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
@@ -29,7 +30,7 @@ use http_body_util::BodyExt;
 use kube_client::{Client, client::Body};
 use rand::RngExt;
 use serde_json::value::RawValue;
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
@@ -75,7 +76,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The server has no such kind, or not any more.
-    pub(crate) fn is_absent(&self) -> bool {
+    fn is_absent(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.code == 404)
     }
 }
@@ -101,11 +102,12 @@ impl<S: Sink> Reflector<S> {
         Self { client, place, sink, page_size, streams: true }
     }
 
-    /// Until it is dropped.
-    pub(crate) async fn run(mut self) -> Infallible {
+    /// Until it is dropped, or a list is refused because there is no such kind: it gives the refusal.
+    pub(crate) async fn run(mut self) -> Failure {
         let mut pace = Pace::default();
         let mut from = None;
         loop {
+            let lists = from.is_none();
             let next = match from.take() {
                 Some(version) => self.watch(version).await,
                 None if self.streams => self.stream().await,
@@ -113,6 +115,9 @@ impl<S: Sink> Reflector<S> {
             };
             from = next.from;
             if let Some(failure) = next.failure {
+                if lists && failure.is_absent() {
+                    return failure;
+                }
                 let at_least = match &failure {
                     Failure::Refused(refusal) => refusal.retry_after(),
                     Failure::Broken(_) | Failure::EndedAtOnce => None,
@@ -204,7 +209,7 @@ impl<S: Sink> Reflector<S> {
                 self.sink.well();
                 self.follow(Stream::new(response.into_body(), time + SILENCE), version).await
             }
-            Err(Failure::Refused(refusal)) if refusal.needs_a_list() => {
+            Err(Failure::Refused(refusal)) if refusal.needs_a_list() || refusal.code == 404 => {
                 Next { from: None, failure: Some(Failure::Refused(refusal)) }
             }
             Err(failure) => Next { from: Some(version), failure: Some(failure) },
