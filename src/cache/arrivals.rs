@@ -206,3 +206,61 @@ impl Sink for Ear<'_> {
         self.arrivals.set_blind(Some(failure.to_string()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    const GROUP: &str = "example.com";
+
+    async fn paused(waiting: &mut Waiting<'_>) -> Duration {
+        let begun = Instant::now();
+        waiting.pause().await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_of_its_group_is_worth_some_quick_tries_and_no_more() {
+        let arrivals = Arrivals::default();
+        let mut waiting = arrivals.wait_for(GROUP);
+        arrivals.hint(["other.example.com"]);
+        assert!(paused(&mut waiting).await > SELDOM / 2, "that was not for it");
+        arrivals.hint([GROUP]);
+        assert_eq!(paused(&mut waiting).await, Duration::ZERO, "a hint before the pause counts");
+        let mut tries = Duration::ZERO;
+        for _ in 0..TRIES {
+            tries += paused(&mut waiting).await;
+        }
+        assert!((6..8).contains(&tries.as_secs()), "{tries:?}");
+        assert!(paused(&mut waiting).await > SELDOM / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_hear_asks_at_a_pace_of_half_a_minute_at_most() {
+        let arrivals = Arrivals::default();
+        let mut waiting = arrivals.wait_for(GROUP);
+        assert!(!waiting.how().contains("forbidden"));
+        arrivals.set_blind(Some("forbidden".into()));
+        assert_eq!(paused(&mut waiting).await, Duration::ZERO, "it is told");
+        assert!(waiting.how().contains("forbidden"));
+        for _ in 0..20 {
+            let pause = paused(&mut waiting).await;
+            assert!((0.4..=30.1).contains(&pause.as_secs_f64()), "{pause:?}");
+        }
+        arrivals.set_blind(None);
+        waiting.pause().await;
+        assert!(paused(&mut waiting).await > SELDOM / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hints_are_counted_for_those_who_wait_only() {
+        let arrivals = Arrivals::default();
+        let (one, two) = (arrivals.wait_for(GROUP), arrivals.wait_for(GROUP));
+        drop(one);
+        arrivals.hint([GROUP]);
+        assert_eq!(arrivals.0.borrow().groups[GROUP].hints, 1);
+        drop(two);
+        assert!(arrivals.0.borrow().groups.is_empty());
+    }
+}

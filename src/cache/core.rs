@@ -134,11 +134,14 @@ impl<P: Payload> Core<P> {
 
     /// Until the first list has come; or until it never will: then this is false.
     pub(crate) async fn synced(&self) -> bool {
-        let (mut listed, mut condition) = (self.listed.subscribe(), self.condition.subscribe());
-        // The senders are here, so that they cannot be gone.
+        let mut listed = self.listed.subscribe();
+        // The sender is here, so that it cannot be gone.
         let listed = async { drop(listed.wait_for(|listed| *listed).await) };
-        let ended = async { drop(condition.wait_for(|condition| *condition == Condition::Ended).await) };
-        first(listed, ended).await
+        first(listed, self.ended()).await
+    }
+
+    pub(crate) async fn ended(&self) {
+        let _ = self.condition.subscribe().wait_for(|condition| *condition == Condition::Ended).await;
     }
 
     /// The state as it is, and then what happens.

@@ -50,6 +50,8 @@ pub(super) trait Informing: Send + Sync {
     fn is_listed(&self) -> bool;
     /// See [`Core::synced`].
     fn synced(self: Arc<Self>) -> BoxFuture<bool>;
+    /// Until it has ended.
+    fn ended(self: Arc<Self>) -> BoxFuture<()>;
     /// See [`Core::clear`].
     fn clear(&self);
     fn end(&self);
@@ -183,6 +185,10 @@ impl<P: Payload> Informing for Core<P> {
 
     fn synced(self: Arc<Self>) -> BoxFuture<bool> {
         Box::pin(async move { Core::synced(&self).await })
+    }
+
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move { Core::ended(&self).await })
     }
 
     fn clear(&self) {

@@ -65,6 +65,12 @@ pub enum CacheError {
     /// The cache has ended: it declares nothing, and what is not synced never will be.
     #[error("the cache has ended: keep `run_until` running for as long as it is used")]
     Ended,
+    /// The informer was removed, and what is not synced never will be.
+    #[error("{kind} was removed from the cache by `remove`: declare it again to go on")]
+    Removed {
+        /// The kind.
+        kind: String,
+    },
     /// An object is there, and cannot be read as what it is asked for.
     #[error(transparent)]
     Decode(#[from] DecodeError),

@@ -30,7 +30,7 @@ impl<K> Events<K> {
         Self { feed: informer.core.subscribe(), informer }
     }
 
-    /// What is next, as soon as there is something; `None` when the cache has ended. It can be dropped at any time, and nothing is lost.
+    /// What is next, as soon as there is something; `None` when the cache has ended, or the informer was removed. It can be dropped at any time, and nothing is lost.
     pub async fn next(&mut self) -> Option<Notice<K>> {
         poll_fn(|cx| self.feed.poll_next(cx)).await.map(|fed| match fed {
             Fed::InitialDone => Notice::InitialDone,

@@ -60,9 +60,9 @@ impl<K> Informer<K> {
     }
 
     /// Until the first list has come, and reads are served. Waits for as long as the server refuses or the kind is absent: [`state`](Self::state) says
-    /// so meanwhile. An error only if the cache has ended before.
+    /// so meanwhile. An error only if the cache has ended before, or it was removed.
     pub async fn await_synced(&self) -> Result<(), CacheError> {
-        if self.core.clone().synced().await { Ok(()) } else { Err(CacheError::Ended) }
+        if self.core.clone().synced().await { Ok(()) } else { Err(self.ended()) }
     }
 
     /// All objects that are there, as creations, and then what happens to them. It can begin at any time.
@@ -70,12 +70,16 @@ impl<K> Informer<K> {
         Events::new(self.clone())
     }
 
+    fn ended(&self) -> CacheError {
+        if self.lease.is_removed() { CacheError::Removed { kind: self.kind().to_owned() } } else { CacheError::Ended }
+    }
+
     fn check_synced(&self) -> Result<(), CacheError> {
         if self.core.is_listed() {
             return Ok(());
         }
         let last_error = match self.core.condition() {
-            Condition::Ended => return Err(CacheError::Ended),
+            Condition::Ended => return Err(self.ended()),
             Condition::Idle => "the cache does not run: call `run_until`, and `await_synced` before reading".into(),
             Condition::Absent { error } | Condition::Degraded { error, .. } => error,
             Condition::Starting | Condition::Synced => {
@@ -178,7 +182,7 @@ pub enum InformerState {
         /// In the server's own words.
         error: String,
     },
-    /// Nobody used it any more, or the cache has ended. It serves what it had.
+    /// The cache has ended, or it was removed from it. It serves what it had.
     Removed,
 }
 

@@ -1,4 +1,4 @@
-//! Who uses an informer: it lives as long as somebody does, and a little longer.
+//! Who uses an informer: it lives as long as somebody does, and a little longer, unless it is removed before.
 
 use kube_core::GroupVersionKind;
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
@@ -8,15 +8,26 @@ use tokio::{sync::watch, time::timeout};
 pub(super) struct Life {
     gvk: GroupVersionKind,
     users: watch::Sender<usize>,
+    removed: watch::Sender<bool>,
 }
 
 impl Life {
     pub(super) fn new(gvk: GroupVersionKind) -> Arc<Self> {
-        Arc::new(Self { gvk, users: watch::Sender::new(0) })
+        Arc::new(Self { gvk, users: watch::Sender::new(0), removed: watch::Sender::new(false) })
     }
 
     pub(super) fn is_used(&self) -> bool {
         *self.users.borrow() > 0
+    }
+
+    /// Over, whoever uses it.
+    pub(super) fn remove(&self) {
+        self.removed.send_replace(true);
+    }
+
+    pub(super) async fn removed(&self) {
+        // The sender is here, so that it cannot be gone.
+        let _ = self.removed.subscribe().wait_for(|removed| *removed).await;
     }
 
     /// Until nobody has used it for so long.
@@ -43,6 +54,10 @@ impl Lease {
 
     pub(super) fn gvk(&self) -> &GroupVersionKind {
         &self.0.gvk
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        *self.0.removed.borrow()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! What holds: one informer for each kind and scope; a handle is given out only of one that is in the registry, under its lock, and one
 //! is taken out of it only when it has no handle, under the same lock: so that no handle is ever left with an informer that is over while the cache runs.
+//! The exception is one that is removed by name: its handles say so.
 
 use super::{
     CacheError, Informer, InformerState, InformerStats, Namespaces, Representation, Select,
@@ -116,6 +117,17 @@ impl Cache {
         Ok(informer)
     }
 
+    /// Stop every informer of a kind and forget it, whoever uses it: for kinds that come and go by configuration. Done when none of its watches is left.
+    ///
+    /// Handles serve what they had, and say [`Removed`](InformerState::Removed); their [`Events`](super::Events) end, and who waits for a sync is told.
+    /// Who declares the kind again gets a new informer. Of a kind that nobody declared this does nothing. What is simply not used any more
+    /// is removed by itself: drop the handles instead.
+    pub async fn remove(&self, kind: &GroupVersionKind) {
+        for declared in self.0.forget(kind) {
+            declared.core.clone().ended().await;
+        }
+    }
+
     /// State and numbers of every informer, sorted by kind: for debug pages.
     pub fn informers(&self) -> Vec<(GroupVersionKind, InformerState, InformerStats)> {
         let mut informers = self.0.declared();
@@ -175,8 +187,9 @@ impl Shared {
         let Run::Running { runtime, tasks } = &mut state.run else { return };
         // Of those that nobody used any more.
         while tasks.try_join_next().is_some() {}
-        let shared = self.clone();
+        let (shared, ends) = (self.clone(), Ends(declared.core.clone()));
         let tend = async move {
+            let _ends = ends;
             let mut ended = shared.ended.subscribe();
             let ended = async { drop(ended.wait_for(|ended| *ended).await) };
             let unused = async {
@@ -187,19 +200,45 @@ impl Shared {
                     }
                 }
             };
-            declared.tend(&shared.client, &shared.arrivals, first(ended, unused)).await;
+            let over = first(declared.life.removed(), first(ended, unused));
+            declared.tend(&shared.client, &shared.arrivals, over).await;
         };
         tasks.spawn_on(tend, runtime);
     }
 
+    /// Those of a kind; they are told to end before one of them is waited for.
+    fn forget(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
+        let mut state = self.state.lock();
+        let removed: Vec<_> =
+            state.informers.extract_if(|(gvk, _), _| gvk == kind).map(|(_, declared)| declared).collect();
+        for declared in &removed {
+            declared.life.remove();
+            if !matches!(state.run, Run::Running { .. }) {
+                // No task does.
+                declared.core.end();
+            }
+        }
+        removed
+    }
+
     /// False if somebody has come to use it.
-    fn remove_unused(&self, declared: &Declared) -> bool {
+    fn remove_unused(&self, declared: &Arc<Declared>) -> bool {
         let mut state = self.state.lock();
         let unused = !declared.life.is_used();
         if unused {
-            state.informers.remove(&(declared.gvk.clone(), declared.scope.clone()));
+            // Not one that was declared after this one was removed.
+            state.informers.extract_if(|_, other| Arc::ptr_eq(other, declared)).for_each(drop);
         }
         unused
+    }
+}
+
+/// Ends an informer with its task, also if that is dropped before the time.
+struct Ends(Arc<dyn Informing>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -56,7 +56,6 @@ impl Declared {
         };
         first(over, keep).await;
         loops.shutdown().await;
-        self.core.end();
     }
 
     /// Until a list is refused because there is no such kind.
@@ -73,13 +72,7 @@ impl Declared {
 
     /// Where the kind is, as its type says or else the server; waits for as long as the server has no such kind. Of what was `refused` although the kind
     /// is there the loops try again, later and later.
-    async fn find(
-        &self,
-        client: &Client,
-        arrivals: &Arrivals,
-        refused: Option<Failure>,
-        pace: &mut Pace,
-    ) -> Resource {
+    async fn find(&self, client: &Client, arrivals: &Arrivals, refused: Option<Failure>, pace: &mut Pace) -> Resource {
         let mut waiting = None;
         loop {
             match discover(client, &self.gvk).await {

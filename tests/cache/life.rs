@@ -150,3 +150,95 @@ async fn a_selection_of_no_namespace_is_refused_when_it_is_declared() {
     let some = Select::<ConfigMap>::new().namespaces(these(&["default"]));
     assert!(cache.informer_of(some).is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_removed_ends_for_everybody_and_can_be_declared_anew() {
+    let server = embedded();
+    let client = server.client().expect("a client");
+    make(&client, "default", "a", "blue").await;
+    let cache = Running::new(cache(&server));
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let labelled = cache.informer_of(Select::<ConfigMap>::new().labels("app")).expect("it is new");
+    let secrets = cache.informer::<Secret>().expect("it is new");
+    cache.await_synced().await.expect("they sync");
+    let refused = server.server().faults().add(Fault::on("watch configmaps one/*").status(403));
+    let one = cache.informer_of(Select::<ConfigMap>::new().namespaces(these(&["one"]))).expect("it is new");
+    let waiter = tokio::spawn({
+        let one = one.clone();
+        async move { one.await_synced().await }
+    });
+    until(|| matches!(one.state(), InformerState::Degraded { .. })).await;
+    let mut events = maps.events();
+
+    cache.remove(&maps.gvk().clone()).await;
+    while events.next().await.is_some() {}
+    assert_eq!([maps.state(), labelled.state(), one.state()], [(); 3].map(|()| InformerState::Removed));
+    let told = waiter.await.expect("it ends").expect_err("it never synced");
+    assert!(matches!(&told, CacheError::Removed { kind } if kind == "ConfigMap"), "{told}");
+    assert!(matches!(one.list(&Query::default()), Err(CacheError::Removed { .. })));
+    assert_eq!(maps.list(&Query::default()).expect("what it had").len(), 1);
+    refused.remove();
+    make(&client, "default", "b", "red").await;
+    let watches = server.server().journal().count(WATCHES);
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(server.server().journal().count(WATCHES), watches, "no watch is left");
+    assert_eq!(maps.list(&Query::default()).expect("what it had").len(), 1);
+    assert_eq!((cache.informers().len(), secrets.state()), (1, InformerState::Synced), "others go on");
+
+    let again = cache.informer::<ConfigMap>().expect("it is new again");
+    drop((maps, labelled, one, events));
+    again.await_synced().await.expect("it syncs");
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(again.list(&Query::default()).expect("a list").len(), 2);
+    assert_eq!(cache.informers().len(), 2, "the old ones' end does not touch the new one");
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_removed_before_the_cache_runs_and_after_too() {
+    let server = embedded();
+    let cache = cache(&server);
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    cache.remove(maps.gvk()).await;
+    assert!(matches!(maps.await_synced().await, Err(CacheError::Removed { .. })));
+    let secrets = cache.informer::<Secret>().expect("it is new");
+    let running = Running::new(cache.clone());
+    cache.await_synced().await.expect("it syncs");
+    assert_eq!(server.server().journal().count(WATCHES), 0);
+    running.stop().await;
+    cache.remove(secrets.gvk()).await;
+    assert_eq!((secrets.state(), cache.informers().len()), (InformerState::Removed, 0));
+}
+
+/// Removed, dropped and declared at once, on several threads: each handle ends up with an informer that serves, or says that it was removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handles_declared_while_a_kind_is_removed_serve_or_say_so() {
+    let server = embedded();
+    make(&server.client().expect("a client"), "default", "a", "blue").await;
+    let options = CacheOptions { idle: Duration::ZERO, ..CacheOptions::default() };
+    let cache = Running::new(Cache::new(server.client().expect("a client"), options));
+    let gvk = cache.informer::<ConfigMap>().expect("it is new").gvk().clone();
+    let users = (0..8).map(|_| {
+        let cache = Cache::clone(&cache);
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                let maps = cache.informer::<ConfigMap>().expect("the cache runs");
+                match maps.await_synced().await {
+                    Ok(()) => assert_eq!(maps.list(&Query::default()).expect("it serves").len(), 1),
+                    Err(error) => assert!(matches!(error, CacheError::Removed { .. }), "{error}"),
+                }
+            }
+        })
+    });
+    let users: Vec<_> = users.collect();
+    while !users.iter().all(tokio::task::JoinHandle::is_finished) {
+        cache.remove(&gvk).await;
+        tokio::task::yield_now().await;
+    }
+    for user in users {
+        user.await.expect("it found what it should");
+    }
+    let last = cache.informer::<ConfigMap>().expect("the cache runs");
+    last.await_synced().await.expect("it syncs");
+    cache.stop().await;
+}

@@ -1,5 +1,6 @@
 //! The cache as its users have it, on both servers.
 
+mod absent;
 mod forms;
 mod life;
 mod reads;
