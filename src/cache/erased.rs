@@ -43,7 +43,7 @@ pub(super) trait Informing: Send + Sync {
     /// Gives the number of the index.
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize;
     fn remove_index(&self, number: usize);
-    fn subscribe(&self) -> Box<dyn Feed>;
+    fn subscribe(self: Arc<Self>) -> Box<dyn Feed>;
     fn condition(&self) -> Condition;
     fn set_condition(&self, condition: Condition);
     fn counts(&self) -> Counts;
@@ -81,6 +81,8 @@ impl<P: Payload> Shown for Entry<P> {
 /// A handler's place in the events.
 pub(super) trait Feed: Send {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Fed>>;
+    /// Tell of every object once more, as an update from itself to itself, when nothing else is to be told.
+    fn resync(&mut self);
 }
 
 pub(super) enum Fed {
@@ -88,14 +90,23 @@ pub(super) enum Fed {
     InitialDone,
 }
 
-impl<P: Payload> Feed for Cursor<P> {
+struct Subscribed<P> {
+    cursor: Cursor<P>,
+    core: Arc<Core<P>>,
+}
+
+impl<P: Payload> Feed for Subscribed<P> {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Fed>> {
-        Cursor::poll_next(self, cx).map(|item| {
+        self.cursor.poll_next(cx).map(|item| {
             Some(match item? {
                 Item::InitialDone => Fed::InitialDone,
                 Item::Event(event) => Fed::Event(event.into()),
             })
         })
+    }
+
+    fn resync(&mut self) {
+        self.cursor.resync(|| self.core.store.snapshot().into_entries());
     }
 }
 
@@ -163,8 +174,8 @@ impl<P: Payload> Informing for Core<P> {
         self.store.remove_index(number);
     }
 
-    fn subscribe(&self) -> Box<dyn Feed> {
-        Box::new(Core::subscribe(self))
+    fn subscribe(self: Arc<Self>) -> Box<dyn Feed> {
+        Box::new(Subscribed { cursor: Core::subscribe(&self), core: self })
     }
 
     fn condition(&self) -> Condition {

@@ -3,6 +3,7 @@
 use super::{
     Informer,
     erased::{Fed, Feed},
+    resync::Resync,
 };
 use crate::event::Event;
 use std::{fmt, future::poll_fn};
@@ -11,8 +12,11 @@ use std::{fmt, future::poll_fn};
 ///
 /// Who is slow slows nobody down: once thousands of events are waiting, those of one object become one, so that memory is bounded by
 /// the number of objects, and the last state is always told.
+///
+/// With a [resync](super::Select::resync) every object is told again once in a period, as an update whose `old` is its `new`.
 pub struct Events<K> {
     feed: Box<dyn Feed>,
+    resync: Option<Resync>,
     informer: Informer<K>,
 }
 
@@ -27,12 +31,19 @@ pub enum Notice<K> {
 
 impl<K> Events<K> {
     pub(super) fn new(informer: Informer<K>) -> Self {
-        Self { feed: informer.core.subscribe(), informer }
+        let resync = Resync::every(informer.resync);
+        Self { feed: informer.core.clone().subscribe(), resync, informer }
     }
 
     /// What is next, as soon as there is something; `None` when the cache has ended, or the informer was removed. It can be dropped at any time, and nothing is lost.
     pub async fn next(&mut self) -> Option<Notice<K>> {
-        poll_fn(|cx| self.feed.poll_next(cx)).await.map(|fed| match fed {
+        let next = poll_fn(|cx| {
+            if self.resync.as_mut().is_some_and(|resync| resync.poll_rung(cx)) {
+                self.feed.resync();
+            }
+            self.feed.poll_next(cx)
+        });
+        next.await.map(|fed| match fed {
             Fed::InitialDone => Notice::InitialDone,
             Fed::Event(event) => Notice::Event(event.assume()),
         })

@@ -26,12 +26,14 @@ use std::{
 pub struct Informer<K> {
     pub(super) core: Arc<dyn Informing>,
     lease: Arc<Lease>,
+    /// Of its events.
+    pub(super) resync: Option<Duration>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Informer<K> {
-    pub(super) fn new(core: Arc<dyn Informing>, lease: Lease) -> Self {
-        Self { core, lease: Arc::new(lease), kind: PhantomData }
+    pub(super) fn new(core: Arc<dyn Informing>, lease: Lease, resync: Option<Duration>) -> Self {
+        Self { core, lease: Arc::new(lease), resync, kind: PhantomData }
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -150,7 +152,7 @@ impl<K: KubeObject> Informer<K> {
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone(), lease: self.lease.clone(), kind: PhantomData }
+        Self { core: self.core.clone(), lease: self.lease.clone(), ..*self }
     }
 }
 

@@ -50,10 +50,7 @@ mod discover;
 mod erased;
 mod error;
 mod events;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "resyncs and the statistics of handlers are for sources, which come next")
-)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the statistics of handlers are for sources, which come next"))]
 mod fan;
 mod indexed;
 mod informer;
@@ -61,6 +58,7 @@ mod life;
 mod query;
 mod reflect;
 mod registry;
+mod resync;
 mod select;
 mod selector;
 #[cfg_attr(

@@ -37,11 +37,13 @@ pub struct CacheOptions {
     pub namespaces: Namespaces,
     /// How long an informer outlives its last user; 30 s by default. Who comes back within that time finds it synced.
     pub idle: Duration,
+    /// How often events tell of every object again; never by default. See [`Select::resync`].
+    pub resync: Option<Duration>,
 }
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self { namespaces: Namespaces::All, idle: IDLE }
+        Self { namespaces: Namespaces::All, idle: IDLE, resync: None }
     }
 }
 
@@ -92,6 +94,7 @@ impl Cache {
     /// The same kind and scope is the same informer. Who asks for a form that it cannot serve gets an error; one that is compact serves all.
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
         let scope = select.scope(&self.0.options.namespaces)?;
+        let resync = select.resync.or(self.0.options.resync);
         let mut state = self.0.state.lock();
         if matches!(state.run, Run::Ended) {
             return Err(CacheError::Ended);
@@ -99,7 +102,7 @@ impl Cache {
         let key = (select.gvk.clone(), scope.clone());
         if let Some(declared) = state.informers.get(&key) {
             declared.check_serves(&select)?;
-            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life)));
+            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life), resync));
         }
         let declared = Arc::new(Declared {
             core: new_core(&select),
@@ -111,7 +114,7 @@ impl Cache {
             gvk: select.gvk,
             scope,
         });
-        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life));
+        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life), resync);
         state.informers.insert(key, declared.clone());
         self.0.start(&mut state, declared);
         Ok(informer)

@@ -3,7 +3,7 @@
 use super::{CacheError, selector::Selector};
 use crate::object::{KubeObject, Metadata, StaticKind};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, time::Duration};
 
 /// Objects in a page of a list, if nothing else is said: client-go's.
 const PAGE_SIZE: u32 = 500;
@@ -33,6 +33,7 @@ pub struct Select<K> {
     fields: Option<String>,
     pub(super) page_size: u32,
     pub(super) managed_fields: bool,
+    pub(super) resync: Option<Duration>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -135,6 +136,14 @@ impl<K: KubeObject> Select<K> {
         Self { page_size: objects, ..self }
     }
 
+    /// Tell of every object again once in so long, more or less by a tenth, as an update whose `old` is its `new`; zero for never, which is the cache's default.
+    /// The server is not asked. It is for the events of this declaration's handles: each user of one informer has a period of its own.
+    ///
+    /// A resync makes up for what a handler has missed or forgotten: it hides mistakes, and is better used for what time itself changes.
+    pub fn resync(self, period: Duration) -> Self {
+        Self { resync: Some(period), ..self }
+    }
+
     /// Keep `metadata.managedFields`, which is left out otherwise: it is often half of an object, and hardly anybody reads it.
     pub fn managed_fields(self) -> Self {
         Self { managed_fields: true, ..self }
@@ -176,6 +185,7 @@ impl<K> Select<K> {
             fields: None,
             page_size: PAGE_SIZE,
             managed_fields: false,
+            resync: None,
             kind: PhantomData,
         }
     }

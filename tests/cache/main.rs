@@ -4,4 +4,5 @@ mod absent;
 mod forms;
 mod life;
 mod reads;
+mod resync;
 mod support;

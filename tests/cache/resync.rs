@@ -1,0 +1,78 @@
+//! Every object told again, once in a period of each handler's own. In the embedded server's time.
+
+use super::support::{Running, make};
+use k8s_openapi::api::core::v1::ConfigMap;
+use std::{collections::BTreeMap, time::Duration};
+use steersman::{
+    cache::{Cache, CacheOptions, Events, Notice, Select},
+    event::Event,
+    testing::{Embedded, TestServer},
+};
+use tokio::time::{Instant, timeout_at};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// How often each object is told again in so long; anything else that is told is no resync.
+async fn resyncs(events: &mut Events<ConfigMap>, long: Duration) -> BTreeMap<String, u32> {
+    let (end, mut told) = (Instant::now() + long, BTreeMap::new());
+    while let Ok(next) = timeout_at(end, events.next()).await {
+        match next.expect("it goes on") {
+            Notice::Event(Event::Update { old, new }) => {
+                assert_eq!(old.meta().resource_version(), new.meta().resource_version());
+                *told.entry(new.name().to_owned()).or_default() += 1;
+            }
+            Notice::Event(Event::Create { initial: true, .. }) | Notice::InitialDone => {}
+            other @ Notice::Event(_) => panic!("{other:?}"),
+        }
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_user_has_the_period_it_asked_for_and_the_server_none() {
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    for name in ["a", "b", "c"] {
+        make(&client, "default", name, "blue").await;
+    }
+    let options = CacheOptions { resync: Some(10 * MINUTE), ..CacheOptions::default() };
+    let cache = Running::new(Cache::new(client, options));
+    let select = Select::<ConfigMap>::new;
+    let declared = [select(), select().resync(MINUTE), select().resync(Duration::ZERO)];
+    let informers = declared.map(|select| cache.informer_of(select).expect("it is the same"));
+    cache.await_synced().await.expect("it syncs");
+    assert_eq!(cache.informers().len(), 1, "a period is no scope");
+    let mut events = informers.each_ref().map(|informer| informer.clone().events());
+    let asked = server.server().journal().count("* configmaps");
+    let [a, b, c] = &mut events;
+    let (slow, quick, never) = tokio::join!(resyncs(a, 60 * MINUTE), resyncs(b, 60 * MINUTE), resyncs(c, 60 * MINUTE));
+    assert_eq!((slow.len(), quick.len(), never.len()), (3, 3, 0));
+    assert!(slow.values().all(|times| (5..=6).contains(times)), "{slow:?}");
+    assert!(quick.values().all(|times| (54..=66).contains(times)), "{quick:?}");
+    // A watch is opened anew after five to ten minutes, and nothing is listed.
+    assert!(server.server().journal().count("* configmaps") - asked <= 12);
+    assert_eq!(informers[0].stats().relists, 0);
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_again_unless_it_is_asked_for_nor_before_the_beginning_is_done() {
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    make(&client, "default", "a", "blue").await;
+    let cache = Cache::new(client, CacheOptions::default());
+    let plain = cache.informer::<ConfigMap>().expect("it is new");
+    let resynced = cache.informer_of(Select::<ConfigMap>::new().resync(MINUTE)).expect("it is the same");
+    let (mut plain, mut resynced) = (plain.events(), resynced.events());
+    assert!(resyncs(&mut resynced, 10 * MINUTE).await.is_empty(), "it does not run yet");
+    let cache = Running::new(cache);
+    cache.await_synced().await.expect("it syncs");
+    assert!(matches!(resynced.next().await, Some(Notice::Event(Event::Create { initial: true, .. }))));
+    assert!(matches!(resynced.next().await, Some(Notice::InitialDone)));
+    assert!(!resyncs(&mut resynced, 2 * MINUTE).await.is_empty());
+    // Who has not looked for long is told once, not as often as it would have been.
+    tokio::time::sleep(60 * MINUTE).await;
+    assert_eq!(resyncs(&mut resynced, MINUTE / 2).await, BTreeMap::from([("a".to_owned(), 1)]));
+    assert!(resyncs(&mut plain, 60 * MINUTE).await.is_empty());
+    cache.stop().await;
+}
