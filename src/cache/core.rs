@@ -234,6 +234,8 @@ impl<P: Payload> Sink for Part<P> {
         if !first {
             core.relists.fetch_add(1, Relaxed);
         } else if core.parts.lock().iter().all(|part| part.revision.is_some()) {
+            // Before anybody is told, so that who was told finds it so.
+            self.well();
             core.fan.write(|publisher| Publisher::synced(publisher));
             core.listed.send_replace(true);
         }

@@ -2,6 +2,7 @@
 
 use super::Representation;
 use crate::object::DecodeError;
+use std::time::Duration;
 
 /// A kind cannot be declared, or not be read.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,14 @@ pub enum CacheError {
         kind: String,
         /// Why, in the server's own words if it has said something.
         last_error: String,
+    },
+    /// Some kinds have not synced in the time they were given.
+    #[error("not synced within {limit:?}: {}: what is refused needs a role, what is absent its definition", .waiting.join(", "))]
+    SyncTimeout {
+        /// How long they were waited for.
+        limit: Duration,
+        /// The kinds, each with the reason.
+        waiting: Vec<String>,
     },
     /// A query by an index of another informer.
     #[error("the index is of another informer than {kind} is listed from: make it with the `index` of this one")]

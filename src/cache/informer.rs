@@ -80,15 +80,10 @@ impl<K> Informer<K> {
         if self.core.is_listed() {
             return Ok(());
         }
-        let last_error = match self.core.condition() {
-            Condition::Ended => return Err(self.ended()),
-            Condition::Idle => "the cache does not run: call `run_until`, and `await_synced` before reading".into(),
-            Condition::Absent { error } | Condition::Degraded { error, .. } => error,
-            Condition::Starting | Condition::Synced => {
-                "the first list has not come yet: call `await_synced` before reading".into()
-            }
-        };
-        Err(CacheError::NotSynced { kind: self.kind().to_owned(), last_error })
+        match self.core.condition() {
+            Condition::Ended => Err(self.ended()),
+            condition => Err(CacheError::NotSynced { kind: self.kind().to_owned(), last_error: why_not(condition) }),
+        }
     }
 }
 
@@ -159,6 +154,18 @@ impl<K> Clone for Informer<K> {
 impl<K> fmt::Debug for Informer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Informer").field("kind", self.gvk()).field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+/// Why an informer is not synced yet, in the server's words if it has said something.
+pub(super) fn why_not(condition: Condition) -> String {
+    match condition {
+        Condition::Idle => "the cache does not run: call `run_until`, and `await_synced` before reading".into(),
+        Condition::Absent { error } | Condition::Degraded { error, .. } => error,
+        Condition::Starting | Condition::Synced => {
+            "the first list has not come yet: call `await_synced` before reading".into()
+        }
+        Condition::Ended => "it has ended".into(),
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     arrivals::Arrivals,
     core::Core,
     erased::Informing,
+    informer::why_not,
     life::{Lease, Life, first},
     select::Scope,
     tend::Declared,
@@ -19,7 +20,7 @@ use kube_client::Client;
 use kube_core::{GroupVersionKind, TypeMeta};
 use parking_lot::Mutex;
 use std::{any::TypeId, fmt, sync::Arc, time::Duration};
-use tokio::{runtime::Handle, sync::watch, task::JoinSet};
+use tokio::{runtime::Handle, sync::watch, task::JoinSet, time::timeout};
 
 /// How long an informer outlives its last user, if nothing else is said.
 const IDLE: Duration = Duration::from_secs(30);
@@ -151,6 +152,18 @@ impl Cache {
             }
         }
         Ok(())
+    }
+
+    /// [`Self::await_synced`] for so long at most. The error says what it waited for, and why in the server's own words.
+    pub async fn await_synced_within(&self, limit: Duration) -> Result<(), CacheError> {
+        if let Ok(synced) = timeout(limit, self.await_synced()).await {
+            return synced;
+        }
+        let unsynced = self.0.declared().into_iter().filter(|declared| !declared.core.is_listed());
+        let mut waiting: Vec<_> =
+            unsynced.map(|it| format!("{} ({})", it.gvk.kind, why_not(it.core.condition()))).collect();
+        waiting.sort();
+        if waiting.is_empty() { Ok(()) } else { Err(CacheError::SyncTimeout { limit, waiting }) }
     }
 
     /// Run the informers, each in a task of its own on the runtime that this is called in, until `stop` resolves; then they all have ended. Once in a

@@ -5,4 +5,5 @@ mod forms;
 mod life;
 mod reads;
 mod resync;
+mod rights;
 mod support;

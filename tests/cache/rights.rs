@@ -1,0 +1,104 @@
+//! Users who may not read: they are told at once, nobody else is, and it ends when they may.
+
+use super::support::{make, running, until};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Secret},
+    rbac::v1::{Role, RoleBinding},
+};
+use kube_client::{Api, Client, api::PostParams};
+use serde_json::json;
+use std::time::Duration;
+use steersman::{
+    cache::{CacheError, InformerState, Notice, Query, Select},
+    object::ObjectKey,
+    testing::{Env, TestServer},
+};
+use steersman_apiserver::{Fault, RuleHandle};
+
+const USER: &str = "restricted";
+
+/// Let the user read these in a namespace.
+async fn allow(admin: &Client, namespace: &str, resources: &str) {
+    let role = json!({
+        "metadata": {"name": resources}, "rules": [{"apiGroups": [""], "resources": [resources], "verbs": ["list", "watch"]}],
+    });
+    let binding = json!({
+        "metadata": {"name": resources}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": resources},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+    });
+    let role: Role = serde_json::from_value(role).expect("a role");
+    let binding: RoleBinding = serde_json::from_value(binding).expect("a binding");
+    let options = PostParams::default();
+    Api::namespaced(admin.clone(), namespace).create(&options, &role).await.expect("it is new");
+    Api::namespaced(admin.clone(), namespace).create(&options, &binding).await.expect("it is new");
+}
+
+/// The embedded server lets everybody do everything: here it refuses as if it did not.
+fn forbid(env: &Env, resources: &str) -> Option<RuleHandle> {
+    let Env::Embedded(embedded) = env else { return None };
+    Some(embedded.server().faults().add(Fault::on(&format!("watch {resources}")).status(403)))
+}
+
+fn is_refusal(words: &str, resources: &str, env: &Env) -> bool {
+    match env {
+        Env::Real(_) => words.contains(&format!("{resources} is forbidden: User \"{USER}\" cannot")),
+        _ => words.contains("forbidden"),
+    }
+}
+
+steersman::env_test! {
+    async fn who_may_not_read_is_told_at_once_and_syncs_when_they_may(env: Env) -> anyhow::Result<()> {
+        let (admin, namespace) = (env.client()?, env.namespace("rights").await?);
+        make(&admin, &namespace, "a", "blue").await;
+        let rule = forbid(&env, "secrets");
+        allow(&admin, &namespace, "configmaps").await;
+        let cache = running(env.client_as(USER, &[])?, &[&namespace]);
+        let maps = cache.informer::<ConfigMap>()?;
+        let secrets = cache.informer::<Secret>()?;
+        let mut events = secrets.events();
+
+        maps.await_synced().await?;
+        assert_eq!(maps.list(&Query::default().labels("app")?)?.len(), 1, "one kind does not wait for another");
+        until(|| matches!(secrets.state(), InformerState::Degraded { .. })).await;
+        let InformerState::Degraded { since, error } = secrets.state() else { panic!("{:?}", secrets.state()) };
+        assert!(is_refusal(&error, "secrets", &env), "{error}");
+        assert!(since <= std::time::SystemTime::now());
+        let read = secrets.get(&ObjectKey::new(&namespace, "a")).expect_err("nothing is known").to_string();
+        assert!(read.starts_with("Secret is not synced: ") && is_refusal(&read, "secrets", &env), "{read}");
+        let late = cache.await_synced_within(Duration::from_millis(100)).await.expect_err("it is refused");
+        assert!(matches!(&late, CacheError::SyncTimeout { waiting, .. } if waiting.len() == 1), "{late}");
+        assert!(late.to_string().contains("Secret (") && is_refusal(&late.to_string(), "secrets", &env), "{late}");
+
+        allow(&admin, &namespace, "secrets").await;
+        if let Some(rule) = rule {
+            rule.remove();
+        }
+        secrets.await_synced().await?;
+        assert!(secrets.list(&Query::default())?.is_empty());
+        assert!(matches!(events.next().await, Some(Notice::InitialDone)), "handlers were waiting");
+        assert_eq!(secrets.state(), InformerState::Synced);
+        cache.await_synced_within(Duration::from_mins(1)).await?;
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn a_right_that_is_missing_in_one_namespace_is_said(env: Env) -> anyhow::Result<()> {
+        let (admin, ours, theirs) = (env.client()?, env.namespace("ours").await?, env.namespace("theirs").await?);
+        let rule = forbid(&env, &format!("configmaps {theirs}/*"));
+        allow(&admin, &ours, "configmaps").await;
+        let cache = running(env.client_as(USER, &[])?, &[&ours, &theirs]);
+        let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
+        until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
+        let read = maps.list(&Query::default()).expect_err("half of it would be a lie").to_string();
+        assert!(is_refusal(&read, "configmaps", &env), "{read}");
+        assert!(matches!(&env, Env::Embedded(_)) || read.contains(&theirs), "{read}");
+        allow(&admin, &theirs, "configmaps").await;
+        if let Some(rule) = rule {
+            rule.remove();
+        }
+        maps.await_synced().await?;
+        assert!(maps.list(&Query::default())?.is_empty());
+        cache.stop().await;
+        Ok(())
+    }
+}
