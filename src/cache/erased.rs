@@ -21,8 +21,6 @@ use std::{
 };
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// A namespace, or everything, and where it is.
-pub(super) type Places = Vec<(Option<String>, Place)>;
 
 pub(super) trait Informing: Send + Sync {
     /// Of what is kept.
@@ -51,8 +49,13 @@ pub(super) trait Informing: Send + Sync {
     /// See [`Core::synced`].
     fn synced(self: Arc<Self>) -> BoxFuture<bool>;
     fn end(&self);
-    /// The loops that keep it up to date: one for each place.
-    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<()>>;
+    /// The loop that keeps a namespace, or what is in none of them, up to date. See [`Core::join`].
+    fn join(self: Arc<Self>, client: &Client, namespace: Option<String>, place: Place, page_size: u32)
+    -> BoxFuture<()>;
+    /// The loop of this namespace has ended. See [`Core::leave`].
+    fn leave(&self, namespace: &str);
+    /// See [`Core::parts_are`].
+    fn parts_are(&self, condition: Condition);
 }
 
 /// An object that a visitor is shown.
@@ -187,13 +190,22 @@ impl<P: Payload> Informing for Core<P> {
         Core::end(self);
     }
 
-    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<()>> {
-        let (namespaces, places): (Vec<_>, Vec<_>) = places.into_iter().unzip();
-        let parts = self.parts(namespaces).into_iter().zip(places);
-        let run = |(part, place)| -> BoxFuture<()> {
-            let reflector = Reflector::new(client.clone(), place, part, page_size);
-            Box::pin(async { match reflector.run().await {} })
-        };
-        parts.map(run).collect()
+    fn join(
+        self: Arc<Self>,
+        client: &Client,
+        namespace: Option<String>,
+        place: Place,
+        page_size: u32,
+    ) -> BoxFuture<()> {
+        let reflector = Reflector::new(client.clone(), place, Core::join(&self, namespace), page_size);
+        Box::pin(async { match reflector.run().await {} })
+    }
+
+    fn leave(&self, namespace: &str) {
+        Core::leave(self, namespace);
+    }
+
+    fn parts_are(&self, condition: Condition) {
+        Core::parts_are(self, condition);
     }
 }

@@ -56,6 +56,7 @@ mod fan;
 mod indexed;
 mod informer;
 mod life;
+mod parts;
 mod query;
 mod reflect;
 mod registry;

@@ -2,7 +2,7 @@
 
 use super::{
     core::Condition,
-    erased::{Informing, Places},
+    erased::Informing,
     life::{Life, first},
     reflect::{Pace, Place},
     select::{Representation, Resource, Scope},
@@ -43,10 +43,11 @@ impl Declared {
         let mut loops = JoinSet::new();
         let keep = async {
             self.core.set_condition(Condition::Starting);
-            let places = self.places(&self.resource(client).await);
-            for running in self.core.clone().loops(client, places, self.page_size) {
-                loops.spawn(running);
+            let resource = self.resource(client).await;
+            for (namespace, place) in self.places(&resource) {
+                loops.spawn(self.core.clone().join(client, namespace, place, self.page_size));
             }
+            self.core.parts_are(Condition::Synced);
             while let Some(ended) = loops.join_next().await {
                 // They never end by themselves: one has panicked, most likely where the type is decoded.
                 if let Err(error) = ended {
@@ -83,7 +84,7 @@ impl Declared {
         }
     }
 
-    fn places(&self, resource: &Resource) -> Places {
+    fn places(&self, resource: &Resource) -> Vec<(Option<String>, Place)> {
         let place = |namespace: Option<&String>| {
             let place = Place {
                 path: DynamicObject::url_path(&resource.api, namespace.map(String::as_str)),
