@@ -100,7 +100,19 @@ impl<P: Payload> Core<P> {
         self.happened(changes);
     }
 
-    /// How that is which says what parts there are. When it is synced, all of them have joined.
+    /// All parts that there are in the beginning have joined: when each was listed, so is the whole.
+    pub(crate) fn all_joined(&self) {
+        let mut parts = self.parts.lock();
+        parts.all_joined();
+        self.judge(&parts);
+    }
+
+    /// The conditions that it comes to be in.
+    pub(crate) fn conditions(&self) -> watch::Receiver<Condition> {
+        self.condition.subscribe()
+    }
+
+    /// How that is which says what parts there are.
     pub(crate) fn parts_are(&self, condition: Condition) {
         let mut parts = self.parts.lock();
         parts.set(condition);

@@ -12,19 +12,17 @@ use crate::{
 };
 use kube_client::Client;
 use std::{
-    any::TypeId,
     future::Future,
     ops::ControlFlow,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
+use tokio::sync::watch;
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub(super) trait Informing: Send + Sync {
-    /// Of what is kept.
-    fn payload_type(&self) -> TypeId;
     fn get(&self, key: &ObjectKey) -> Option<Body>;
     /// Shows the objects of a namespace that all the lookups find, as they are at one moment, until told to stop.
     fn visit(
@@ -43,6 +41,7 @@ pub(super) trait Informing: Send + Sync {
     fn remove_index(&self, number: usize);
     fn subscribe(&self) -> Box<dyn Feed>;
     fn condition(&self) -> Condition;
+    fn conditions(&self) -> watch::Receiver<Condition>;
     fn set_condition(&self, condition: Condition);
     fn counts(&self) -> Counts;
     fn is_listed(&self) -> bool;
@@ -54,6 +53,8 @@ pub(super) trait Informing: Send + Sync {
     -> BoxFuture<()>;
     /// The loop of this namespace has ended. See [`Core::leave`].
     fn leave(&self, namespace: &str);
+    /// See [`Core::all_joined`].
+    fn all_joined(&self);
     /// See [`Core::parts_are`].
     fn parts_are(&self, condition: Condition);
 }
@@ -124,10 +125,6 @@ impl<P: Payload> Indexer<Arc<P>> for OfBodies {
 }
 
 impl<P: Payload> Informing for Core<P> {
-    fn payload_type(&self) -> TypeId {
-        TypeId::of::<P>()
-    }
-
     fn get(&self, key: &ObjectKey) -> Option<Body> {
         self.store.get(key).map(Payload::into_body)
     }
@@ -170,6 +167,10 @@ impl<P: Payload> Informing for Core<P> {
         Core::condition(self)
     }
 
+    fn conditions(&self) -> watch::Receiver<Condition> {
+        Core::conditions(self)
+    }
+
     fn set_condition(&self, condition: Condition) {
         Core::set_condition(self, condition);
     }
@@ -203,6 +204,10 @@ impl<P: Payload> Informing for Core<P> {
 
     fn leave(&self, namespace: &str) {
         Core::leave(self, namespace);
+    }
+
+    fn all_joined(&self) {
+        Core::all_joined(self);
     }
 
     fn parts_are(&self, condition: Condition) {

@@ -11,8 +11,9 @@ pub(super) struct Parts {
     /// Of everything that no namespace has.
     rest: Option<State>,
     namespaces: BTreeMap<String, State>,
-    /// How that is which says what parts there are. All that are to be there are there from when it is first synced.
+    /// How that is which says what parts there are.
     set: Condition,
+    /// Whether it has said all that there were in the beginning.
     known: bool,
 }
 
@@ -43,8 +44,11 @@ impl Parts {
         self.namespaces.remove(namespace)
     }
 
+    pub(super) fn all_joined(&mut self) {
+        self.known = true;
+    }
+
     pub(super) fn set(&mut self, condition: Condition) {
-        self.known |= condition == Condition::Synced;
         self.set = condition;
     }
 
@@ -86,8 +90,9 @@ impl Parts {
             Condition::Degraded { .. } => 3,
             Condition::Ended => 4,
         };
-        let parts = self.all().map(|part| &part.condition);
-        parts.fold(&self.set, |worst, one| if rank(one) > rank(worst) { one } else { worst })
+        let known = if self.known { &Condition::Synced } else { &Condition::Starting };
+        let all = self.all().map(|part| &part.condition).chain([&self.set]);
+        all.fold(known, |worst, one| if rank(one) > rank(worst) { one } else { worst })
     }
 
     fn all(&self) -> impl Iterator<Item = &State> {

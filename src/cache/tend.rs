@@ -1,26 +1,27 @@
 //! One informer's task: finds where its kind is, keeps the loops running, and ends when nobody uses it any more.
 
 use super::{
+    Informer,
     core::Condition,
     erased::Informing,
     life::{Life, first},
-    reflect::{Pace, Place},
-    select::{Representation, Resource, Scope},
+    loops::{Loops, Site},
+    plan::Plan,
+    reflect::Pace,
+    select::Resource,
 };
+use crate::object::Metadata;
+use k8s_openapi::api::core::v1::Namespace;
 use kube_client::{
     Client, Error,
     discovery::{self, pinned_kind},
 };
-use kube_core::{DynamicObject, GroupVersionKind, Resource as _};
+use kube_core::GroupVersionKind;
 use std::{
-    future::pending,
     sync::Arc,
     time::{Duration, SystemTime},
 };
-use tokio::{
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 /// How long discovery may take.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -28,43 +29,30 @@ const ANSWER: Duration = Duration::from_mins(1);
 /// An informer that was declared, whatever it keeps.
 pub(super) struct Declared {
     pub(super) gvk: GroupVersionKind,
-    pub(super) resource: Option<Resource>,
-    pub(super) scope: Scope,
-    pub(super) representation: Representation,
-    pub(super) managed_fields: bool,
-    pub(super) page_size: u32,
+    pub(super) plan: Plan,
     pub(super) core: Arc<dyn Informing>,
     pub(super) life: Arc<Life>,
+    /// Those that it keeps objects of, if they come and go.
+    pub(super) namespaces: Option<Informer<Metadata<Namespace>>>,
 }
 
 impl Declared {
     /// Keep it up to date until it is `over`; afterwards none of its tasks is left.
     pub(super) async fn tend(&self, client: &Client, over: impl Future) {
-        let mut loops = JoinSet::new();
+        let mut loops = Loops::default();
         let keep = async {
             self.core.set_condition(Condition::Starting);
             let resource = self.resource(client).await;
-            for (namespace, place) in self.places(&resource) {
-                loops.spawn(self.core.clone().join(client, namespace, place, self.page_size));
-            }
-            self.core.parts_are(Condition::Synced);
-            while let Some(ended) = loops.join_next().await {
-                // They never end by themselves: one has panicked, most likely where the type is decoded.
-                if let Err(error) = ended {
-                    let error = format!("a watch has ended for good: {error}");
-                    self.core.set_condition(Condition::Degraded { since: SystemTime::now(), error });
-                }
-            }
-            pending::<()>().await;
+            loops.keep(&Site { informer: self, client, resource }).await;
         };
         first(over, keep).await;
-        loops.shutdown().await;
+        loops.stop().await;
         self.core.end();
     }
 
     /// As its type says, or as the server does: asked until it knows the kind.
     async fn resource(&self, client: &Client) -> Resource {
-        if let Some(resource) = &self.resource {
+        if let Some(resource) = &self.plan.resource {
             return resource.clone();
         }
         let mut pace = Pace::default();
@@ -81,22 +69,6 @@ impl Declared {
             };
             self.core.set_condition(condition);
             sleep(pace.failed(None)).await;
-        }
-    }
-
-    fn places(&self, resource: &Resource) -> Vec<(Option<String>, Place)> {
-        let place = |namespace: Option<&String>| {
-            let place = Place {
-                path: DynamicObject::url_path(&resource.api, namespace.map(String::as_str)),
-                labels: self.scope.labels.clone(),
-                fields: self.scope.fields.clone(),
-                metadata_only: self.representation == Representation::Metadata,
-            };
-            (namespace.cloned(), place)
-        };
-        match &*self.scope.namespaces {
-            these @ [_, ..] if resource.namespaced => these.iter().map(|namespace| place(Some(namespace))).collect(),
-            _ => vec![place(None)],
         }
     }
 }

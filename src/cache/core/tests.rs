@@ -51,6 +51,7 @@ impl<P: Payload> Scene<P> {
         };
         let part = core.join(None);
         core.parts_are(Condition::Synced);
+        core.all_joined();
         let reflector = Reflector::new(client.clone(), place, part, 2);
         let running = tokio::spawn(async { match reflector.run().await {} });
         Self { server, maps: Api::default_namespaced(client), core, running }
@@ -218,6 +219,7 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
     let parts = ["a", "b"].map(|name| core.join(Some(name.to_owned())));
     core.parts_are(Condition::Synced);
+    core.all_joined();
     let entry = |namespace: &str, version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
@@ -263,6 +265,7 @@ fn a_part_that_joins_later_is_told_as_new_and_one_that_leaves_takes_its_objects_
     a.well();
     assert!(!core.is_listed(), "there may be more");
     core.parts_are(Condition::Synced);
+    core.all_joined();
     assert_eq!((core.is_listed(), core.condition()), (true, Condition::Synced));
     assert!(matches!(cursor.try_next(), Some(Item::Event(Event::Create { initial: true, .. }))));
     assert!(matches!(cursor.try_next(), Some(Item::InitialDone)));
@@ -297,6 +300,7 @@ fn what_is_in_no_named_namespace_is_a_part_of_its_own() {
     };
     let [named, others] = [Some("a".to_owned()), None].map(|namespace| core.join(namespace));
     core.parts_are(Condition::Synced);
+    core.all_joined();
     named.all(vec![entry("a")], 5);
     others.all(vec![entry("b"), entry("c")], 6);
     others.all(vec![entry("c")], 7);
