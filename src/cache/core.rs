@@ -1,7 +1,8 @@
 //! One informer's objects: what the list and watch loops say goes into the store, and from there to the handlers.
 //!
 //! There is a loop for the whole kind, or one for each namespace; each speaks through its [`Part`]. The informer is synced when all parts are, and
-//! the revision it publishes is the smallest of theirs: whatever was written up to it is in the store, in whichever namespace.
+//! the revision it publishes is the smallest of theirs: whatever was written up to it is in the store, in whichever namespace. A part that joins later
+//! has nothing to say before it was listed; the objects of one that leaves are gone, as if a list had not shown them any more.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
 //! became. What comes twice, or too late, is nothing: an object's revision only grows.
@@ -9,6 +10,7 @@
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
     life::first,
+    parts::Parts,
     reflect::{Failure, Sink},
     store::{Change, Entry, Store},
 };
@@ -45,7 +47,7 @@ pub(crate) struct Core<P> {
     fan: Fan<P>,
     decoder: Decoder,
     /// How each part is. Held while the store changes, so that revisions are published in order.
-    parts: Mutex<Vec<State>>,
+    parts: Mutex<Parts>,
     condition: watch::Sender<Condition>,
     /// Whether the first list of every part has come: from then on, reads are served.
     listed: watch::Sender<bool>,
@@ -54,13 +56,6 @@ pub(crate) struct Core<P> {
     decode_errors: AtomicU64,
     last_decode_error: Mutex<Option<Undecodable>>,
     last_event: Mutex<Option<Instant>>,
-}
-
-/// What is known of one part.
-struct State {
-    /// Up to where it is, once it was listed.
-    revision: Option<u64>,
-    condition: Condition,
 }
 
 impl<P: Payload> Core<P> {
@@ -80,20 +75,67 @@ impl<P: Payload> Core<P> {
         }
     }
 
-    /// Where the loops of these namespaces, or the one of everything, put what they are told: they, and none from before. What those knew together is
-    /// where these begin, so that the revision never falls and what was told is not told as initial again.
-    pub(crate) fn parts(self: &Arc<Self>, namespaces: impl IntoIterator<Item = Option<String>>) -> Vec<Part<P>> {
-        let part = |(number, namespace)| Part { core: self.clone(), number, namespace };
-        let parts: Vec<_> = namespaces.into_iter().enumerate().map(part).collect();
-        let condition = match self.condition() {
+    /// There are no loops, and now there will be: which ones, [`join`](Self::join) says. The revision never falls because of it, and what was told is not
+    /// told as initial again. What was wrong is so until it is not.
+    pub(crate) fn begin(&self) {
+        let start = match self.condition() {
             degraded @ Condition::Degraded { .. } => degraded,
             _ => Condition::Starting,
         };
-        let mut states = self.parts.lock();
-        let revision = states.iter().map(|part| part.revision).min().flatten();
-        *states = parts.iter().map(|_| State { revision, condition: condition.clone() }).collect();
-        drop(states);
-        parts
+        *self.parts.lock() = Parts::new(start);
+    }
+
+    /// Where the loop of this namespace, or of all that have none of their own, puts what it is told. It begins anew if it was there before, and
+    /// must not be any more.
+    pub(crate) fn join(self: &Arc<Self>, namespace: Option<String>) -> Part<P> {
+        let mut parts = self.parts.lock();
+        parts.begin(namespace.as_deref());
+        self.judge(&parts);
+        drop(parts);
+        Part { core: self.clone(), namespace }
+    }
+
+    /// The namespace is kept no longer: its objects are gone, and whether they are on the server, nobody knows.
+    pub(crate) fn leave(&self, namespace: &str) {
+        let mut parts = self.parts.lock();
+        if parts.remove(namespace).is_none() {
+            return;
+        }
+        let reached = if self.is_listed() { parts.reached() } else { None };
+        let about = |key: &ObjectKey| parts.has(Some(namespace), key);
+        let revision = reached.unwrap_or_else(|| self.store.revision());
+        let changes = self.replace(about, Vec::new(), revision, false);
+        self.judge(&parts);
+        drop(parts);
+        self.happened(changes);
+    }
+
+    /// All parts that there are in the beginning have joined: when each was listed, so is the whole. What is of none of them, from before, is gone.
+    pub(crate) fn all_joined(&self) {
+        let mut parts = self.parts.lock();
+        parts.all_joined();
+        let changes = self.replace(|key| !parts.have(key), Vec::new(), self.store.revision(), false);
+        self.judge(&parts);
+        drop(parts);
+        self.happened(changes);
+    }
+
+    /// The conditions that it comes to be in.
+    pub(crate) fn conditions(&self) -> watch::Receiver<Condition> {
+        self.condition.subscribe()
+    }
+
+    /// How that is which says what parts there are.
+    pub(crate) fn parts_are(&self, condition: Condition) {
+        let mut parts = self.parts.lock();
+        parts.set(condition);
+        self.judge(&parts);
+    }
+
+    /// Up to where a namespace's objects are; `None` if they are not kept, or were not listed yet.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the ledger of writes, which comes next"))]
+    pub(crate) fn revision_of(&self, namespace: &str) -> Option<u64> {
+        self.parts.lock().revision_of(namespace)
     }
 
     pub(crate) fn condition(&self) -> Condition {
@@ -113,12 +155,7 @@ impl<P: Payload> Core<P> {
 
     /// There is no such kind any more, nor are there objects. For when no loop runs.
     pub(crate) fn clear(&self) {
-        let deleted = self.fan.write(|publisher| {
-            let changes = self.store.replace(None, Vec::new(), self.store.revision(), is_same);
-            let count = changes.len() as u64;
-            publisher.publish_all(changes.into_iter().map(|change| Event::listed(change, false)));
-            count
-        });
+        let deleted = self.replace(|_| true, Vec::new(), self.store.revision(), false);
         self.happened(deleted);
     }
 
@@ -166,19 +203,23 @@ impl<P: Payload> Core<P> {
         }
     }
 
-    /// A part has changed: what that says of the whole. The worst of them is how the informer is.
-    fn judge(&self, parts: &[State]) {
-        let rank = |condition: &Condition| match condition {
-            Condition::Idle | Condition::Synced => 0,
-            Condition::Starting => 1,
-            Condition::Absent { .. } => 2,
-            Condition::Degraded { .. } => 3,
-            Condition::Ended => 4,
-        };
-        let Some(worst) = parts.iter().map(|part| &part.condition).max_by_key(|condition| rank(condition)) else {
-            return;
-        };
-        self.set_condition(worst.clone());
+    /// A list of what it is `about`, in the store and told.
+    fn replace(&self, about: impl Fn(&ObjectKey) -> bool, entries: Vec<Entry<P>>, revision: u64, first: bool) -> u64 {
+        self.fan.write(|publisher| {
+            let changes = self.store.replace(about, entries, revision, is_same);
+            let count = changes.len() as u64;
+            publisher.publish_all(changes.into_iter().map(|change: Change<P>| Event::listed(change, first)));
+            count
+        })
+    }
+
+    /// A part has changed: what that says of the whole.
+    fn judge(&self, parts: &Parts) {
+        if parts.are_listed() && !self.is_listed() {
+            self.fan.write(|publisher| Publisher::synced(publisher));
+            self.listed.send_replace(true);
+        }
+        self.set_condition(parts.worst().clone());
     }
 }
 
@@ -192,23 +233,33 @@ pub(crate) struct Counts {
     pub(crate) last_event: Option<Instant>,
 }
 
-/// One loop's end of the informer: the objects of one namespace, or all of them.
+/// One loop's end of the informer: the objects of one namespace, or all that are in none of the others. Once that has left, it says nothing.
 pub(crate) struct Part<P> {
     core: Arc<Core<P>>,
-    number: usize,
     namespace: Option<String>,
 }
 
-impl<P> Part<P> {
+impl<P: Payload> Part<P> {
     /// This part has reached a revision: change the store at the one that all have, which is 0 until all were listed.
-    fn at<R>(&self, revision: u64, change: impl FnOnce(u64) -> R) -> R {
+    fn at<R: Default>(&self, revision: u64, change: impl FnOnce(u64, &Parts) -> R) -> R {
         let mut parts = self.core.parts.lock();
-        parts[self.number].revision = Some(revision);
-        change(parts.iter().map(|part| part.revision.unwrap_or_default()).min().unwrap_or_default())
+        let Some(state) = parts.get_mut(self.namespace.as_deref()) else { return R::default() };
+        state.revision = Some(revision);
+        let all = self.core.is_listed() || parts.are_listed();
+        change(parts.reached().filter(|_| all).unwrap_or_default(), &parts)
     }
 
     fn is_listed(&self) -> bool {
-        self.core.parts.lock()[self.number].revision.is_some()
+        let mut parts = self.core.parts.lock();
+        parts.get_mut(self.namespace.as_deref()).is_some_and(|part| part.revision.is_some())
+    }
+
+    fn is(&self, change: impl FnOnce(&mut Condition)) {
+        let mut parts = self.core.parts.lock();
+        if let Some(state) = parts.get_mut(self.namespace.as_deref()) {
+            change(&mut state.condition);
+            self.core.judge(&parts);
+        }
     }
 }
 
@@ -221,33 +272,25 @@ impl<P: Payload> Sink for Part<P> {
 
     fn all(&self, entries: Vec<Entry<P>>, revision: u64) {
         let core = &self.core;
-        let first = !self.is_listed();
-        let changes = self.at(revision, |reached| {
-            core.fan.write(|publisher| {
-                let changes = core.store.replace(self.namespace.as_deref(), entries, reached, is_same);
-                let count = changes.len() as u64;
-                publisher.publish_all(changes.into_iter().map(|change: Change<P>| Event::listed(change, first)));
-                count
-            })
+        let again = self.is_listed();
+        let first = !again && !core.is_listed();
+        let changes = self.at(revision, |reached, parts| {
+            let about = |key: &ObjectKey| parts.has(self.namespace.as_deref(), key);
+            let changes = core.replace(about, entries, reached, first);
+            core.judge(parts);
+            changes
         });
         core.happened(changes);
-        if !first {
-            core.relists.fetch_add(1, Relaxed);
-        } else if core.parts.lock().iter().all(|part| part.revision.is_some()) {
-            // Before anybody is told, so that who was told finds it so.
-            self.well();
-            core.fan.write(|publisher| Publisher::synced(publisher));
-            core.listed.send_replace(true);
-        }
+        core.relists.fetch_add(u64::from(again), Relaxed);
     }
 
     fn put(&self, entry: Entry<P>, revision: u64) {
         let core = &self.core;
         let known = core.store.get(&entry.key).and_then(|known| known.revision());
         if known.zip(entry.object.revision()).is_some_and(|(known, new)| known >= new) {
-            return self.at(revision, |reached| core.store.advance(reached));
+            return self.at(revision, |reached, _| core.store.advance(reached));
         }
-        self.at(revision, |reached| {
+        self.at(revision, |reached, _| {
             core.fan.write(|publisher| {
                 let old = core.store.put(entry.clone(), reached);
                 publisher.publish(match old {
@@ -261,7 +304,7 @@ impl<P: Payload> Sink for Part<P> {
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
         let core = &self.core;
-        let deleted = self.at(revision, |reached| {
+        let deleted = self.at(revision, |reached, _| {
             core.fan.write(|publisher| {
                 let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
                 if let Some(last) = last {
@@ -277,7 +320,7 @@ impl<P: Payload> Sink for Part<P> {
     fn nothing_up_to(&self, revision: u64) {
         // Bookmarks come once in a while, and when there is time.
         self.core.decoder.sweep();
-        self.at(revision, |reached| self.core.store.advance(reached));
+        self.at(revision, |reached, _| self.core.store.advance(reached));
     }
 
     fn undecodable(&self, what: Undecodable) {
@@ -286,20 +329,17 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn well(&self) {
-        let mut parts = self.core.parts.lock();
-        parts[self.number].condition = Condition::Synced;
-        self.core.judge(&parts);
+        self.is(|condition| *condition = Condition::Synced);
     }
 
     fn failed(&self, failure: &Failure) {
-        let mut parts = self.core.parts.lock();
         let error = failure.to_string();
-        let condition = &mut parts[self.number].condition;
-        *condition = match condition {
-            Condition::Degraded { since, .. } => Condition::Degraded { since: *since, error },
-            _ => Condition::Degraded { since: SystemTime::now(), error },
-        };
-        self.core.judge(&parts);
+        self.is(|condition| {
+            *condition = match condition {
+                Condition::Degraded { since, .. } => Condition::Degraded { since: *since, error },
+                _ => Condition::Degraded { since: SystemTime::now(), error },
+            };
+        });
     }
 }
 

@@ -12,21 +12,17 @@ use crate::{
 };
 use kube_client::Client;
 use std::{
-    any::TypeId,
     future::Future,
     ops::ControlFlow,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
+use tokio::sync::watch;
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// A namespace, or everything, and where it is.
-pub(super) type Places = Vec<(Option<String>, Place)>;
 
 pub(super) trait Informing: Send + Sync {
-    /// Of what is kept.
-    fn payload_type(&self) -> TypeId;
     fn get(&self, key: &ObjectKey) -> Option<Body>;
     /// Shows the objects of a namespace that all the lookups find, as they are at one moment, until told to stop.
     fn visit(
@@ -45,6 +41,7 @@ pub(super) trait Informing: Send + Sync {
     fn remove_index(&self, number: usize);
     fn subscribe(self: Arc<Self>) -> Box<dyn Feed>;
     fn condition(&self) -> Condition;
+    fn conditions(&self) -> watch::Receiver<Condition>;
     fn set_condition(&self, condition: Condition);
     fn counts(&self) -> Counts;
     fn is_listed(&self) -> bool;
@@ -55,8 +52,22 @@ pub(super) trait Informing: Send + Sync {
     /// See [`Core::clear`].
     fn clear(&self);
     fn end(&self);
-    /// The loops that keep it up to date: one for each place. One that ends was told that there is no such kind.
-    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<Failure>>;
+    /// See [`Core::begin`].
+    fn begin(&self);
+    /// The loop that keeps a namespace, or what is in none of them, up to date. It ends when the server says that there is no such kind. See [`Core::join`].
+    fn join(
+        self: Arc<Self>,
+        client: &Client,
+        namespace: Option<String>,
+        place: Place,
+        page_size: u32,
+    ) -> BoxFuture<Failure>;
+    /// The loop of this namespace has ended. See [`Core::leave`].
+    fn leave(&self, namespace: &str);
+    /// See [`Core::all_joined`].
+    fn all_joined(&self);
+    /// See [`Core::parts_are`].
+    fn parts_are(&self, condition: Condition);
 }
 
 /// An object that a visitor is shown.
@@ -136,10 +147,6 @@ impl<P: Payload> Indexer<Arc<P>> for OfBodies {
 }
 
 impl<P: Payload> Informing for Core<P> {
-    fn payload_type(&self) -> TypeId {
-        TypeId::of::<P>()
-    }
-
     fn get(&self, key: &ObjectKey) -> Option<Body> {
         self.store.get(key).map(Payload::into_body)
     }
@@ -182,6 +189,10 @@ impl<P: Payload> Informing for Core<P> {
         Core::condition(self)
     }
 
+    fn conditions(&self) -> watch::Receiver<Condition> {
+        Core::conditions(self)
+    }
+
     fn set_condition(&self, condition: Condition) {
         Core::set_condition(self, condition);
     }
@@ -210,12 +221,29 @@ impl<P: Payload> Informing for Core<P> {
         Core::end(self);
     }
 
-    fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<Failure>> {
-        let (namespaces, places): (Vec<_>, Vec<_>) = places.into_iter().unzip();
-        let parts = self.parts(namespaces).into_iter().zip(places);
-        let run = |(part, place)| -> BoxFuture<Failure> {
-            Box::pin(Reflector::new(client.clone(), place, part, page_size).run())
-        };
-        parts.map(run).collect()
+    fn begin(&self) {
+        Core::begin(self);
+    }
+
+    fn join(
+        self: Arc<Self>,
+        client: &Client,
+        namespace: Option<String>,
+        place: Place,
+        page_size: u32,
+    ) -> BoxFuture<Failure> {
+        Box::pin(Reflector::new(client.clone(), place, Core::join(&self, namespace), page_size).run())
+    }
+
+    fn leave(&self, namespace: &str) {
+        Core::leave(self, namespace);
+    }
+
+    fn all_joined(&self) {
+        Core::all_joined(self);
+    }
+
+    fn parts_are(&self, condition: Condition) {
+        Core::parts_are(self, condition);
     }
 }

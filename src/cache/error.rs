@@ -36,6 +36,28 @@ pub enum CacheError {
         /// The kind.
         kind: String,
     },
+    /// A selection of namespaces of a kind that has none.
+    #[error("{kind} has no namespaces: leave `.namespaces(…)` out of its selection")]
+    NotNamespaced {
+        /// The kind.
+        kind: String,
+    },
+    /// The same kind and scope is kept with another transform, or with none.
+    #[error(
+        "{kind} is cached with another transform: declare it with clones of one `Select`, or once in `CacheOptions::kinds`"
+    )]
+    OtherTransform {
+        /// The kind.
+        kind: String,
+    },
+    /// A transform of objects that are not kept.
+    #[error("{kind} is cached as {have}, which the transform is not for: give it one for the type that is kept")]
+    TransformType {
+        /// The kind.
+        kind: String,
+        /// How it is kept.
+        have: Representation,
+    },
     /// A label selector that is none.
     #[error(
         "`{selector}` is no label selector: {what}: write it as for `kubectl -l`, for instance `app=web,tier in (a,b)`"

@@ -55,10 +55,16 @@ mod fan;
 mod indexed;
 mod informer;
 mod life;
+mod loops;
+mod namespaces;
+mod options;
+mod parts;
+mod plan;
 mod query;
 mod reflect;
 mod registry;
 mod resync;
+mod scope;
 mod select;
 mod selector;
 #[cfg_attr(
@@ -73,7 +79,9 @@ pub use self::{
     events::{Events, Notice},
     indexed::Index,
     informer::{Informer, InformerState, InformerStats},
+    namespaces::{InNamespace, Namespaces},
+    options::CacheOptions,
     query::Query,
-    registry::{Cache, CacheOptions},
-    select::{Namespaces, Representation, Select},
+    registry::Cache,
+    select::{Representation, Select},
 };

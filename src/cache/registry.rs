@@ -5,48 +5,29 @@
 //! The exception is one that is removed by name: its handles say so.
 
 use super::{
-    CacheError, Informer, InformerState, InformerStats, Namespaces, Representation, Select,
+    CacheError, CacheOptions, Informer, InformerState, InformerStats, Select,
     arrivals::Arrivals,
-    core::Core,
     erased::Informing,
     informer::why_not,
     life::{Lease, Life, first},
-    select::Scope,
+    plan::Plan,
+    scope::Scope,
+    select::Said,
     tend::Declared,
 };
-use crate::object::{Compact, Decoder, KubeObject, MetadataOnly, StaticKind};
+use crate::object::{KubeObject, StaticKind};
 use hashbrown::HashMap;
 use kube_client::Client;
-use kube_core::{GroupVersionKind, TypeMeta};
+use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
-use std::{any::TypeId, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::watch, task::JoinSet, time::timeout};
-
-/// How long an informer outlives its last user, if nothing else is said.
-const IDLE: Duration = Duration::from_secs(30);
 
 /// Informers, and what runs them. A handle; clones share the informers. Nothing runs before [`Self::run_until`].
 ///
 /// See [the module](crate::cache) for an example.
 #[derive(Clone)]
 pub struct Cache(Arc<Shared>);
-
-/// Defaults for what a [`Select`] leaves unset.
-#[derive(Clone, Debug)]
-pub struct CacheOptions {
-    /// Where objects are kept of; everywhere by default.
-    pub namespaces: Namespaces,
-    /// How long an informer outlives its last user; 30 s by default. Who comes back within that time finds it synced.
-    pub idle: Duration,
-    /// How often events tell of every object again; never by default. See [`Select::resync`].
-    pub resync: Option<Duration>,
-}
-
-impl Default for CacheOptions {
-    fn default() -> Self {
-        Self { namespaces: Namespaces::All, idle: IDLE, resync: None }
-    }
-}
 
 struct Shared {
     client: Client,
@@ -94,31 +75,8 @@ impl Cache {
     ///
     /// The same kind and scope is the same informer. Who asks for a form that it cannot serve gets an error; one that is compact serves all.
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
-        let scope = select.scope(&self.0.options.namespaces)?;
-        let resync = select.resync.or(self.0.options.resync);
-        let mut state = self.0.state.lock();
-        if matches!(state.run, Run::Ended) {
-            return Err(CacheError::Ended);
-        }
-        let key = (select.gvk.clone(), scope.clone());
-        if let Some(declared) = state.informers.get(&key) {
-            declared.check_serves(&select)?;
-            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life), resync));
-        }
-        let declared = Arc::new(Declared {
-            core: new_core(&select),
-            life: Life::new(select.gvk.clone()),
-            representation: select.representation(),
-            managed_fields: select.managed_fields,
-            page_size: select.page_size,
-            resource: select.resource,
-            gvk: select.gvk,
-            scope,
-        });
-        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life), resync);
-        state.informers.insert(key, declared.clone());
-        self.0.start(&mut state, declared);
-        Ok(informer)
+        let plan = Plan::new(select.said(), &self.0.options)?;
+        self.0.declare(&mut self.0.state.lock(), select.said(), plan)
     }
 
     /// Stop every informer of a kind and forget it, whoever uses it: for kinds that come and go by configuration. Done when none of its watches is left.
@@ -196,6 +154,29 @@ impl Cache {
 impl Shared {
     fn declared(&self) -> Vec<Arc<Declared>> {
         self.state.lock().informers.values().cloned().collect()
+    }
+
+    /// The informer of this plan, made if there is none.
+    fn declare<K>(self: &Arc<Self>, state: &mut State, said: &Said, plan: Plan) -> Result<Informer<K>, CacheError> {
+        if matches!(state.run, Run::Ended) {
+            return Err(CacheError::Ended);
+        }
+        let key = (said.gvk.clone(), plan.scope.clone());
+        if let Some(declared) = state.informers.get(&key) {
+            declared.plan.check_serves(said)?;
+            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life), plan.resync));
+        }
+        plan.check_serves(said)?;
+        let namespaces = match plan.of_namespaces() {
+            Some((said, plan)) => Some(self.declare(state, &said, plan)?),
+            None => None,
+        };
+        let (gvk, resync) = (said.gvk.clone(), plan.resync);
+        let declared = Arc::new(Declared { core: plan.core(), life: Life::new(gvk.clone()), gvk, plan, namespaces });
+        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life), resync);
+        state.informers.insert(key, declared.clone());
+        self.start(state, declared);
+        Ok(informer)
     }
 
     /// In a cache that runs; in another it is started with it.
@@ -276,31 +257,6 @@ impl Drop for Running<'_> {
         for declared in self.0.declared() {
             declared.core.end();
         }
-    }
-}
-
-impl Declared {
-    fn check_serves<K: KubeObject>(&self, select: &Select<K>) -> Result<(), CacheError> {
-        let (have, want, kind) = (self.representation, select.representation(), || self.gvk.kind.clone());
-        match (have, want) {
-            (Representation::Typed, Representation::Typed) if self.core.payload_type() != TypeId::of::<K>() => {
-                Err(CacheError::OtherType { kind: kind() })
-            }
-            _ if select.managed_fields && !self.managed_fields => Err(CacheError::ManagedFields { kind: kind() }),
-            (Representation::Compact, _) | (Representation::Typed, Representation::Metadata) => Ok(()),
-            _ if have == want => Ok(()),
-            _ => Err(CacheError::Representation { kind: kind(), have, want }),
-        }
-    }
-}
-
-fn new_core<K: KubeObject>(select: &Select<K>) -> Arc<dyn Informing> {
-    let types = TypeMeta { api_version: select.gvk.api_version(), kind: select.gvk.kind.clone() };
-    let decoder = Decoder::new(types).managed_fields(select.managed_fields);
-    match select.representation() {
-        Representation::Typed => Arc::new(Core::<K>::new(decoder)),
-        Representation::Compact => Arc::new(Core::<Compact>::new(decoder)),
-        Representation::Metadata => Arc::new(Core::<MetadataOnly>::new(decoder)),
     }
 }
 

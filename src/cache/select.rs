@@ -1,14 +1,12 @@
 //! What to keep in memory, and how: what an informer is declared with.
 
-use super::{CacheError, selector::Selector};
-use crate::object::{KubeObject, Metadata, StaticKind};
+use super::{Namespaces, core::Core, erased::Informing, namespaces::Selectors, scope::Layer};
+use crate::object::{AnyKind, Decoder, KubeObject, Metadata, StaticKind, Transform};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
-use std::{fmt, marker::PhantomData, time::Duration};
+use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-/// Objects in a page of a list, if nothing else is said: client-go's.
-const PAGE_SIZE: u32 = 500;
-
-/// Which objects of which kind to keep, and in what form. What is not said is the cache's default.
+/// Which objects of which kind to keep, and in what form. What is not said is as [`CacheOptions`](super::CacheOptions) say: for the kind, then for
+/// everything.
 ///
 /// Kind, namespaces and selectors together name an informer: who declares the same gets the same one. Selectors are the server's work: what they
 /// leave out is neither sent nor kept.
@@ -21,20 +19,52 @@ const PAGE_SIZE: u32 = 500;
 /// let all = Select::<Metadata<Secret>>::new();
 /// let ours = Select::<Secret>::new().namespaces(Namespaces::These(vec!["shop".into()])).labels("team=web").compact();
 /// ```
-#[derive(Debug)]
-#[must_use = "declare it with `Cache::informer_of`"]
+#[must_use = "declare it with `Cache::informer_of`, or in `CacheOptions::kinds`"]
 pub struct Select<K> {
+    said: Said,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// A selection, whatever its kind: what was said, and no more.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
     pub(super) gvk: GroupVersionKind,
     /// Of a type; others are looked for on the server.
     pub(super) resource: Option<Resource>,
-    representation: Option<Representation>,
-    namespaces: Option<Namespaces>,
-    labels: Option<String>,
-    fields: Option<String>,
-    pub(super) page_size: u32,
+    pub(super) form: Form,
+    pub(super) representation: Option<Representation>,
+    pub(super) namespaces: Option<Namespaces>,
+    pub(super) selectors: Selectors,
+    pub(super) page_size: Option<u32>,
     pub(super) managed_fields: bool,
     pub(super) resync: Option<Duration>,
-    kind: PhantomData<fn() -> K>,
+    pub(super) transform: Option<Transform>,
+}
+
+impl Said {
+    pub(super) fn representation(&self) -> Representation {
+        self.representation.unwrap_or(self.form.representation)
+    }
+
+    pub(super) fn layer(&self) -> Layer<'_> {
+        Layer { namespaces: self.namespaces.as_ref(), selectors: &self.selectors }
+    }
+}
+
+/// A type that objects can be kept as.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    pub(super) id: TypeId,
+    /// Unless another one is said.
+    representation: Representation,
+    pub(super) core: fn(Decoder) -> Arc<dyn Informing>,
+}
+
+impl Form {
+    fn of<K: KubeObject>() -> Self {
+        let representation = if K::metadata_api() { Representation::Metadata } else { Representation::Typed };
+        Self { id: TypeId::of::<K>(), representation, core: |decoder| Arc::new(Core::<K>::new(decoder)) }
+    }
 }
 
 /// Where a kind is on the server.
@@ -66,184 +96,156 @@ impl fmt::Display for Representation {
     }
 }
 
-/// Where to keep objects of. Of a kind that has no namespaces all are kept, whatever this says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Namespaces {
-    /// Everywhere: one watch, and the right to watch in the whole cluster.
-    #[default]
-    All,
-    /// Only in these: a watch for each, and rights only there.
-    These(Vec<String>),
-}
-
-/// What tells informers of one kind apart.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Scope {
-    /// Sorted; all if there are none.
-    pub(super) namespaces: Vec<String>,
-    pub(super) labels: Option<String>,
-    pub(super) fields: Option<String>,
-}
-
 impl<K: StaticKind> Select<K> {
     /// All objects of a kind that its type names, in the form that the type says: [`Metadata`] only as metadata.
     #[expect(clippy::new_without_default, reason = "a default says nothing here")]
     pub fn new() -> Self {
         let resource = Resource { api: ApiResource::erase::<K>(&()), namespaced: K::NAMESPACED };
-        Self { resource: Some(resource), ..Self::of(K::static_gvk()) }
+        Self::of(K::static_gvk(), Some(resource))
     }
 }
 
 impl Select<DynamicObject> {
     /// A kind named at run time; its resource and scope are discovered when the informer starts, never guessed. Kept compact.
     pub fn dynamic(kind: GroupVersionKind) -> Self {
-        Self::of(kind).compact()
+        Self::of(kind, None).compact()
     }
 }
 
 impl Select<Metadata> {
     /// Only the metadata of a kind named at run time.
     pub fn dynamic_metadata(kind: GroupVersionKind) -> Self {
-        Self::of(kind)
+        Self::of(kind, None)
     }
 }
 
 impl<K: KubeObject> Select<K> {
     /// Keep text instead of decoded objects: less memory, and every form of read is served.
-    pub fn compact(self) -> Self {
-        Self { representation: Some(Representation::Compact), ..self }
+    pub fn compact(mut self) -> Self {
+        self.said.representation = Some(Representation::Compact);
+        self
     }
 
-    /// In these namespaces instead of the cache's.
-    pub fn namespaces(self, namespaces: Namespaces) -> Self {
-        Self { namespaces: Some(namespaces), ..self }
+    /// In these namespaces instead of the cache's. A kind that has none can only be selected as a whole.
+    pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
+        self.said.namespaces = Some(namespaces);
+        self
     }
 
-    /// Only objects with such labels, as in `kubectl -l`; checked when the informer is declared.
-    pub fn labels(self, selector: &str) -> Self {
-        Self { labels: Some(selector.into()), ..self }
+    /// Only objects with such labels, as in `kubectl -l`; checked when the informer is declared. An empty one selects everything, whatever the cache's
+    /// default is.
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.said.selectors.labels = Some(selector.into());
+        self
     }
 
-    /// Only objects with such fields, as in `kubectl --field-selector`. What a kind can be selected by is known to the server alone: until it
-    /// agrees, reads fail with what it says.
-    pub fn fields(self, selector: &str) -> Self {
-        Self { fields: Some(selector.into()), ..self }
+    /// Only objects with such fields, as in `kubectl --field-selector`; everything with an empty one. What a kind can be selected by is known to the
+    /// server alone: until it agrees, reads fail with what it says.
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.said.selectors.fields = Some(selector.into());
+        self
     }
 
     /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once. Whoever declares the informer first decides.
-    pub fn page_size(self, objects: u32) -> Self {
-        Self { page_size: objects, ..self }
+    pub fn page_size(mut self, objects: u32) -> Self {
+        self.said.page_size = Some(objects);
+        self
     }
 
     /// Tell of every object again once in so long, more or less by a tenth, as an update whose `old` is its `new`; zero for never, which is the cache's default.
     /// The server is not asked. It is for the events of this declaration's handles: each user of one informer has a period of its own.
     ///
     /// A resync makes up for what a handler has missed or forgotten: it hides mistakes, and is better used for what time itself changes.
-    pub fn resync(self, period: Duration) -> Self {
-        Self { resync: Some(period), ..self }
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.said.resync = Some(period);
+        self
     }
 
     /// Keep `metadata.managedFields`, which is left out otherwise: it is often half of an object, and hardly anybody reads it.
-    pub fn managed_fields(self) -> Self {
-        Self { managed_fields: true, ..self }
+    pub fn managed_fields(mut self) -> Self {
+        self.said.managed_fields = true;
+        self
     }
 
-    pub(super) fn representation(&self) -> Representation {
-        self.representation.unwrap_or(if K::metadata_api() { Representation::Metadata } else { Representation::Typed })
+    /// Change objects before they are stored, mostly to drop what nobody reads.
+    ///
+    /// It sees each object once for each of its versions, and must do the same to the same one. Name, namespace, uid and resource version cannot be changed:
+    /// they are put back. An object that it panics on is left out, and counted as one that does not fit the type.
+    ///
+    /// Typed objects and metadata are changed in place. Compact ones are decoded, changed and written again, each time one comes: that costs what decoding
+    /// all of them does, and what the type does not know is dropped too. A [`Metadata`] kind leaves bodies as they came.
+    ///
+    /// An informer has one transform: who declares it with another one, which is one that is not a clone of it, gets an error; who says none joins.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use steersman::cache::Select;
+    ///
+    /// let names_of_data = Select::<Secret>::new().transform(|secret| {
+    ///     for value in secret.data.iter_mut().flat_map(|data| data.values_mut()) {
+    ///         value.0 = Vec::new();
+    ///     }
+    /// });
+    /// ```
+    pub fn transform(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.said.transform = Some(Transform::new(change));
+        self
     }
 
-    /// With the cache's default.
-    pub(super) fn scope(&self, default: &Namespaces) -> Result<Scope, CacheError> {
-        let namespaces = match self.namespaces.as_ref().unwrap_or(default) {
-            _ if self.resource.as_ref().is_some_and(|resource| !resource.namespaced) => Vec::new(),
-            Namespaces::All => Vec::new(),
-            Namespaces::These(these) => {
-                let mut these: Vec<_> = these.iter().filter(|name| !name.is_empty()).cloned().collect();
-                these.sort();
-                these.dedup();
-                if these.is_empty() {
-                    return Err(CacheError::NoNamespace { kind: self.gvk.kind.clone() });
-                }
-                these
-            }
+    fn of(gvk: GroupVersionKind, resource: Option<Resource>) -> Self {
+        let said = Said {
+            gvk,
+            resource,
+            form: Form::of::<K>(),
+            representation: None,
+            namespaces: None,
+            selectors: Selectors::default(),
+            page_size: None,
+            managed_fields: false,
+            resync: None,
+            transform: None,
         };
-        let said = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        let labels = said(&self.labels).map(|labels| Selector::parse(&labels)).transpose()?;
-        Ok(Scope { namespaces, labels: labels.map(|labels| labels.to_string()), fields: said(&self.fields) })
+        Self { said, kind: PhantomData }
     }
 }
 
 impl<K> Select<K> {
-    fn of(gvk: GroupVersionKind) -> Self {
-        Self {
-            gvk,
-            resource: None,
-            representation: None,
-            namespaces: None,
-            labels: None,
-            fields: None,
-            page_size: PAGE_SIZE,
-            managed_fields: false,
-            resync: None,
-            kind: PhantomData,
-        }
+    pub(super) fn said(&self) -> &Said {
+        &self.said
     }
 }
 
-/// Whatever the kind.
+/// For [`CacheOptions::kinds`](super::CacheOptions::kinds).
+impl<K: KubeObject> From<Select<K>> for Select<AnyKind> {
+    fn from(select: Select<K>) -> Self {
+        Self { said: select.said, kind: PhantomData }
+    }
+}
+
 impl<K> Clone for Select<K> {
     fn clone(&self) -> Self {
-        Self {
-            gvk: self.gvk.clone(),
-            resource: self.resource.clone(),
-            namespaces: self.namespaces.clone(),
-            labels: self.labels.clone(),
-            fields: self.fields.clone(),
-            ..*self
-        }
+        Self { said: self.said.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Select<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.said.fmt(f)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::{Node, Pod};
-
-    fn scope<K: KubeObject>(select: Select<K>) -> Scope {
-        select.scope(&Namespaces::These(vec!["b".into(), "a".into(), "b".into()])).expect("a scope")
-    }
-
-    #[test]
-    fn a_scope_is_the_same_however_it_is_written() {
-        let one = scope(Select::<Pod>::new().labels("b=1, a in (y,x)"));
-        let other = Select::<Pod>::new().namespaces(Namespaces::These(vec!["a".into(), "b".into()]));
-        assert_eq!(one, scope(other.labels("a in (x,y),b==1").fields(" ")));
-        assert_ne!(one, scope(Select::<Pod>::new()));
-    }
-
-    #[test]
-    fn a_kind_without_namespaces_is_kept_whole() {
-        assert!(scope(Select::<Node>::new()).namespaces.is_empty());
-        assert_eq!(scope(Select::<Pod>::new()).namespaces, ["a", "b"]);
-        assert!(scope(Select::<Pod>::new().namespaces(Namespaces::All)).namespaces.is_empty());
-    }
-
-    #[test]
-    fn what_selects_nothing_or_makes_no_sense_is_refused() {
-        let none = Select::<Pod>::new().namespaces(Namespaces::These(vec![String::new()]));
-        assert!(matches!(none.scope(&Namespaces::All), Err(CacheError::NoNamespace { .. })));
-        let labels = Select::<Pod>::new().labels("a b");
-        assert!(matches!(labels.scope(&Namespaces::All), Err(CacheError::Selector { .. })));
-    }
+    use k8s_openapi::api::core::v1::Pod;
 
     #[test]
     fn the_form_is_the_types_unless_it_is_said() {
         let gvk = || GroupVersionKind::gvk("", "v1", "Pod");
-        assert_eq!(Select::<Pod>::new().representation(), Representation::Typed);
-        assert_eq!(Select::<Pod>::new().compact().representation(), Representation::Compact);
-        assert_eq!(Select::<Metadata<Pod>>::new().representation(), Representation::Metadata);
-        assert_eq!(Select::dynamic(gvk()).representation(), Representation::Compact);
-        assert_eq!(Select::dynamic_metadata(gvk()).representation(), Representation::Metadata);
+        assert_eq!(Select::<Pod>::new().said.representation(), Representation::Typed);
+        assert_eq!(Select::<Pod>::new().compact().said.representation(), Representation::Compact);
+        assert_eq!(Select::<Metadata<Pod>>::new().said.representation(), Representation::Metadata);
+        assert_eq!(Select::dynamic(gvk()).said.representation(), Representation::Compact);
+        assert_eq!(Select::dynamic_metadata(gvk()).said.representation(), Representation::Metadata);
     }
 }

@@ -4,48 +4,48 @@
 //! absent none of its loops runs.
 
 use super::{
+    Informer,
     arrivals::Arrivals,
     core::Condition,
     discover::{Found, discover},
-    erased::{Informing, Places},
+    erased::Informing,
     life::{Life, first},
-    reflect::{Failure, Pace, Place},
-    select::{Representation, Resource, Scope},
+    loops::{Loops, Site},
+    plan::Plan,
+    reflect::{Failure, Pace},
+    select::Resource,
 };
+use crate::object::Metadata;
+use k8s_openapi::api::core::v1::Namespace;
 use kube_client::Client;
-use kube_core::{DynamicObject, GroupVersionKind, Resource as _};
-use std::{future::pending, sync::Arc, time::SystemTime};
-use tokio::{task::JoinSet, time::sleep};
+use kube_core::GroupVersionKind;
+use std::{sync::Arc, time::SystemTime};
+use tokio::time::sleep;
 
 /// An informer that was declared, whatever it keeps.
 pub(super) struct Declared {
     pub(super) gvk: GroupVersionKind,
-    pub(super) resource: Option<Resource>,
-    pub(super) scope: Scope,
-    pub(super) representation: Representation,
-    pub(super) managed_fields: bool,
-    pub(super) page_size: u32,
+    pub(super) plan: Plan,
     pub(super) core: Arc<dyn Informing>,
     pub(super) life: Arc<Life>,
+    /// Those that it keeps objects of, if they come and go.
+    pub(super) namespaces: Option<Informer<Metadata<Namespace>>>,
 }
 
 impl Declared {
     /// Keep it up to date until it is `over`; afterwards none of its tasks is left.
     pub(super) async fn tend(&self, client: &Client, arrivals: &Arrivals, over: impl Future) {
-        let mut loops = JoinSet::new();
+        let mut loops = Loops::default();
         let keep = async {
             self.core.set_condition(Condition::Starting);
             let mut pace = Pace::default();
-            let mut resource = match &self.resource {
+            let mut resource = match &self.plan.resource {
                 Some(resource) => resource.clone(),
                 None => self.find(client, arrivals, None, &mut pace).await,
             };
             loop {
-                for running in self.core.clone().loops(client, self.places(&resource), self.page_size) {
-                    loops.spawn(running);
-                }
-                let refused = self.refused(&mut loops).await;
-                loops.shutdown().await;
+                let refused = loops.keep(&Site { informer: self, client, resource: &resource }).await;
+                loops.stop().await;
                 let found = self.find(client, arrivals, Some(refused), &mut pace).await;
                 if found != resource {
                     // As good as another kind, even if it was never seen to be gone.
@@ -55,19 +55,7 @@ impl Declared {
             }
         };
         first(over, keep).await;
-        loops.shutdown().await;
-    }
-
-    /// Until a list is refused because there is no such kind.
-    async fn refused(&self, loops: &mut JoinSet<Failure>) -> Failure {
-        while let Some(ended) = loops.join_next().await {
-            match ended {
-                Ok(refused) => return refused,
-                // One has panicked, most likely where the type is decoded.
-                Err(error) => self.degraded(format!("a watch has ended for good: {error}")),
-            }
-        }
-        pending().await
+        loops.stop().await;
     }
 
     /// Where the kind is, as its type says or else the server; waits for as long as the server has no such kind. Of what was `refused` although the kind
@@ -84,7 +72,7 @@ impl Declared {
                         }
                         _ => self.core.set_condition(Condition::Starting),
                     }
-                    return self.resource.clone().unwrap_or(found);
+                    return self.plan.resource.clone().unwrap_or(found);
                 }
                 Ok(Found::Nowhere(error)) => {
                     self.core.clear();
@@ -107,27 +95,11 @@ impl Declared {
         }
     }
 
-    fn degraded(&self, error: String) {
+    pub(super) fn degraded(&self, error: String) {
         let since = match self.core.condition() {
             Condition::Degraded { since, .. } => since,
             _ => SystemTime::now(),
         };
         self.core.set_condition(Condition::Degraded { since, error });
-    }
-
-    fn places(&self, resource: &Resource) -> Places {
-        let place = |namespace: Option<&String>| {
-            let place = Place {
-                path: DynamicObject::url_path(&resource.api, namespace.map(String::as_str)),
-                labels: self.scope.labels.clone(),
-                fields: self.scope.fields.clone(),
-                metadata_only: self.representation == Representation::Metadata,
-            };
-            (namespace.cloned(), place)
-        };
-        match &*self.scope.namespaces {
-            these @ [_, ..] if resource.namespaced => these.iter().map(|namespace| place(Some(namespace))).collect(),
-            _ => vec![place(None)],
-        }
     }
 }

@@ -13,7 +13,10 @@ use super::{
     payload::Payload,
 };
 use kube_core::TypeMeta;
-use serde::{Deserializer, de::DeserializeSeed};
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error},
+};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -31,14 +34,8 @@ impl Compact {
         &self.forms
     }
 
-    #[cfg(test)]
-    pub(super) fn body(&self) -> &str {
-        &self.body
-    }
-}
-
-impl Payload for Compact {
-    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
+    /// As it came.
+    fn plain<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { types, meta, rest } = ReadParts { decoder, rest: true }.deserialize(deserializer)?;
         // Braces, and for each field two quotes, a colon and a comma; more only for a name with escapes.
         let length = 2 + rest.iter().map(|(name, value)| name.0.len() + value.get().len() + 4).sum::<usize>();
@@ -48,13 +45,30 @@ impl Payload for Compact {
             if body.len() > 1 {
                 body.push(b',');
             }
-            serde_json::to_writer(&mut body, &name.0).map_err(serde::de::Error::custom)?;
+            serde_json::to_writer(&mut body, &name.0).map_err(Error::custom)?;
             body.push(b':');
             body.extend_from_slice(value.get().as_bytes());
         }
         body.push(b'}');
-        let body = String::from_utf8(body).map_err(serde::de::Error::custom)?.into_boxed_str();
+        let body = String::from_utf8(body).map_err(Error::custom)?.into_boxed_str();
         Ok(Self { types, registry: decoder.registry().clone(), meta, body, forms: Forms::default() })
+    }
+
+    #[cfg(test)]
+    pub(super) fn body(&self) -> &str {
+        &self.body
+    }
+}
+
+impl Payload for Compact {
+    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
+        let plain = Self::plain(decoder, deserializer)?;
+        let Some(transform) = decoder.transforms() else { return Ok(plain) };
+        let json = transform.change_parts(&plain.types, &plain.meta, &plain.body).map_err(Error::custom)?;
+        let again = &mut serde_json::Deserializer::from_slice(&json);
+        let changed = Self::plain(decoder, again).map_err(Error::custom)?;
+        let body = if transform.is_of_metadata() { plain.body } else { changed.body };
+        Ok(Self { types: plain.types, body, ..changed })
     }
 
     fn key(&self) -> ObjectKey {

@@ -9,6 +9,7 @@ use super::{
     error::Undecodable,
     key::ObjectKey,
     payload::Payload,
+    transform::Transform,
     wire_meta::{Text, WireMeta},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -30,13 +31,14 @@ use std::{
 pub(crate) struct Decoder {
     types: Arc<TypeMeta>,
     managed_fields: bool,
+    transform: Option<Transform>,
     registry: Arc<Registry>,
 }
 
 impl Decoder {
     /// For objects of this kind, which items of lists do not say.
     pub(crate) fn new(types: TypeMeta) -> Self {
-        Self { types: Arc::new(types), managed_fields: false, registry: Arc::default() }
+        Self { types: Arc::new(types), managed_fields: false, transform: None, registry: Arc::default() }
     }
 
     /// Whether to keep `metadata.managedFields`.
@@ -44,19 +46,24 @@ impl Decoder {
         Self { managed_fields: keep, ..self }
     }
 
+    /// What to do with each object before it is kept.
+    pub(crate) fn transform(self, transform: Option<Transform>) -> Self {
+        Self { transform, ..self }
+    }
+
     /// Give back the memory of decoded objects that nobody holds any more. See [`Registry`].
     pub(crate) fn sweep(&self) {
         self.registry.sweep();
     }
 
-    /// One object's JSON. A type whose own code panics on it does not fit it either.
+    /// One object's JSON. What the type's own code, or the transform, panics on is not kept either.
     pub(crate) fn decode<P: Payload>(&self, json: &[u8]) -> Result<P, Undecodable> {
         let payload = catch_unwind(AssertUnwindSafe(|| {
             let mut deserializer = serde_json::Deserializer::from_slice(json);
             let payload = self.seed().deserialize(&mut deserializer)?;
             deserializer.end().map(|()| payload)
         }));
-        let payload = payload.unwrap_or_else(|_| Err(Error::custom("the type's own code panicked")));
+        let payload = payload.unwrap_or_else(|_| Err(Error::custom("the type's own code, or its transform, panicked")));
         payload.map_err(|error| self.undecodable(json, error))
     }
 
@@ -85,6 +92,10 @@ impl Decoder {
 
     pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    pub(super) fn transforms(&self) -> Option<&Transform> {
+        self.transform.as_ref()
     }
 
     pub(super) fn keeps_managed_fields(&self) -> bool {

@@ -37,6 +37,7 @@ mod lean;
 mod meta;
 mod payload;
 mod size;
+mod transform;
 mod wire_meta;
 
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub(crate) use self::{
     error::Undecodable,
     handle::Body,
     payload::{MetadataOnly, Payload},
+    transform::Transform,
 };
 pub use self::{
     error::DecodeError,

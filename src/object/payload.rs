@@ -16,7 +16,10 @@ use super::{
     size,
 };
 use kube_core::TypeMeta;
-use serde::{Deserializer, de::DeserializeSeed};
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error},
+};
 use std::{any::Any, sync::Arc};
 
 pub(crate) trait Payload: Send + Sync + Sized + 'static {
@@ -45,11 +48,14 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
 /// A typed object is its own payload.
 impl<T: KubeObject> Payload for T {
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let object = T::deserialize(Lean::new(deserializer, decoder.types(), decoder.keeps_managed_fields()))?;
-        match object.meta().name.as_deref() {
-            None | Some("") => Err(no_name()),
-            Some(_) => Ok(object),
+        let mut object = T::deserialize(Lean::new(deserializer, decoder.types(), decoder.keeps_managed_fields()))?;
+        if object.meta().name.as_deref().is_none_or(str::is_empty) {
+            return Err(no_name());
         }
+        if let Some(transform) = decoder.transforms() {
+            transform.change(&mut object);
+        }
+        Ok(object)
     }
 
     fn key(&self) -> ObjectKey {
@@ -138,7 +144,12 @@ impl MetadataOnly {
 
 impl Payload for MetadataOnly {
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let Parts { meta, .. } = ReadParts { decoder, rest: false }.deserialize(deserializer)?;
+        let Parts { mut meta, .. } = ReadParts { decoder, rest: false }.deserialize(deserializer)?;
+        if let Some(transform) = decoder.transforms() {
+            let json = transform.change_parts(decoder.types(), &meta, "{}").map_err(Error::custom)?;
+            let again = &mut serde_json::Deserializer::from_slice(&json);
+            meta = ReadParts { decoder, rest: false }.deserialize(again).map_err(Error::custom)?.meta;
+        }
         // Servers say `PartialObjectMetadata`; the kind it is the metadata of says more.
         Ok(Self { types: decoder.types().clone(), meta })
     }

@@ -45,7 +45,7 @@ pub(crate) fn options(namespaces: &[&str]) -> CacheOptions {
 }
 
 pub(crate) fn these(namespaces: &[&str]) -> Namespaces {
-    Namespaces::These(namespaces.iter().map(|name| (*name).to_owned()).collect())
+    Namespaces::These(namespaces.iter().map(|name| (*name).into()).collect())
 }
 
 /// A config map in a namespace, with a label `app` and a door of that colour.

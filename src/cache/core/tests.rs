@@ -49,7 +49,9 @@ impl<P: Payload> Scene<P> {
             fields: None,
             metadata_only: std::any::type_name::<P>().ends_with("MetadataOnly"),
         };
-        let part = core.parts([None]).remove(0);
+        let part = core.join(None);
+        core.parts_are(Condition::Synced);
+        core.all_joined();
         let reflector = Reflector::new(client.clone(), place, part, 2);
         let running = tokio::spawn(async { drop(reflector.run().await) });
         Self { server, maps: Api::default_namespaced(client), core, running }
@@ -215,7 +217,9 @@ async fn handlers_know_what_the_store_shows_whatever_the_server_does() {
 fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions() {
     let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
     let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
-    let parts = core.parts(["a", "b"].map(|name| Some(name.to_owned())));
+    let parts = ["a", "b"].map(|name| core.join(Some(name.to_owned())));
+    core.parts_are(Condition::Synced);
+    core.all_joined();
     let entry = |namespace: &str, version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
@@ -244,4 +248,64 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     core.end();
     parts[1].well();
     assert_eq!(core.condition(), Condition::Ended, "what has ended stays so");
+}
+
+#[test]
+fn a_part_that_joins_later_is_told_as_new_and_one_that_leaves_takes_its_objects_along() {
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let entry = |namespace: &str, version: u64| {
+        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
+        let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
+        Entry { key: object.key(), object: Arc::new(object) }
+    };
+    let mut cursor = core.subscribe();
+    let a = core.join(Some("a".into()));
+    a.all(vec![entry("a", 7)], 10);
+    a.well();
+    assert!(!core.is_listed(), "there may be more");
+    core.parts_are(Condition::Synced);
+    core.all_joined();
+    assert_eq!((core.is_listed(), core.condition()), (true, Condition::Synced));
+    assert!(matches!(cursor.try_next(), Some(Item::Event(Event::Create { initial: true, .. }))));
+    assert!(matches!(cursor.try_next(), Some(Item::InitialDone)));
+
+    let b = core.join(Some("b".into()));
+    assert_eq!((core.is_listed(), core.condition()), (true, Condition::Starting), "what is there is served");
+    a.nothing_up_to(20);
+    assert_eq!(core.store.revision(), 20, "what is not listed yet does not turn it back");
+    assert_eq!((core.revision_of("a"), core.revision_of("b"), core.revision_of("c")), (Some(20), None, None));
+    b.all(vec![entry("b", 21)], 22);
+    b.well();
+    assert!(matches!(cursor.try_next(), Some(Item::Event(Event::Create { initial: false, .. }))));
+    assert_eq!((core.store.revision(), core.condition(), core.counts().relists), (20, Condition::Synced, 0));
+
+    core.leave("a");
+    let told = cursor.try_next();
+    assert!(matches!(told, Some(Item::Event(Event::Delete { state_unknown: true, .. }))), "{told:?}");
+    assert_eq!((core.store.len(), core.store.revision(), core.revision_of("a")), (1, 22, None));
+    a.put(entry("a", 30), 30);
+    a.failed(&Failure::EndedAtOnce);
+    assert_eq!((core.store.len(), core.condition()), (1, Condition::Synced), "it has nothing to say any more");
+}
+
+#[test]
+fn what_is_in_no_named_namespace_is_a_part_of_its_own() {
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let entry = |namespace: &str| {
+        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": "1"}});
+        let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
+        Entry { key: object.key(), object: Arc::new(object) }
+    };
+    let [named, others] = [Some("a".to_owned()), None].map(|namespace| core.join(namespace));
+    core.parts_are(Condition::Synced);
+    core.all_joined();
+    named.all(vec![entry("a")], 5);
+    others.all(vec![entry("b"), entry("c")], 6);
+    others.all(vec![entry("c")], 7);
+    let mut kept: Vec<_> = core.store.snapshot().iter().map(|entry| entry.key.to_string()).collect();
+    kept.sort();
+    assert_eq!(kept, ["a/o", "c/o"]);
+    assert_eq!((core.revision_of("a"), core.revision_of("x"), core.store.revision()), (Some(5), Some(7), 5));
 }

@@ -1,0 +1,158 @@
+//! The list and watch loops of one informer: those that its plan names, or one for each namespace of a set that is watched itself.
+//!
+//! What holds: a namespace has at most one loop, and its objects leave only after that has ended.
+
+use super::{
+    core::Condition,
+    erased::{Fed, Informing},
+    life::first,
+    namespaces::Selectors,
+    reflect::{Failure, Place},
+    select::{Representation, Resource},
+    tend::Declared,
+};
+use crate::event::Event;
+use hashbrown::HashMap;
+use kube_client::Client;
+use kube_core::{DynamicObject, Resource as _};
+use std::{
+    convert::Infallible,
+    future::{pending, poll_fn},
+    sync::Arc,
+    task::{Context, Poll},
+    time::SystemTime,
+};
+use tokio::task::{AbortHandle, JoinSet};
+
+#[derive(Default)]
+pub(super) struct Loops {
+    tasks: JoinSet<Failure>,
+    /// Of a set that is watched.
+    namespaces: HashMap<String, AbortHandle>,
+}
+
+/// Whose loops they are, and where they ask.
+pub(super) struct Site<'a> {
+    pub(super) informer: &'a Declared,
+    pub(super) client: &'a Client,
+    pub(super) resource: &'a Resource,
+}
+
+impl Loops {
+    /// Start them and keep them running, until a list is refused because there is no such kind.
+    pub(super) async fn keep(&mut self, site: &Site<'_>) -> Failure {
+        site.informer.core.begin();
+        match &site.informer.namespaces {
+            Some(set) if site.resource.namespaced => {
+                let mut refused = None;
+                let follow = async { refused = Some(self.follow(site, &set.core).await) };
+                first(site.mirror(&*set.core), follow).await;
+                refused.expect("mirroring never ends")
+            }
+            _ => {
+                for (namespace, selectors) in site.parts() {
+                    self.start(site, namespace, selectors);
+                }
+                site.informer.core.all_joined();
+                site.informer.core.parts_are(Condition::Synced);
+                poll_fn(|cx| self.poll_refused(cx, site)).await
+            }
+        }
+    }
+
+    /// Afterwards none is left.
+    pub(super) async fn stop(&mut self) {
+        self.namespaces.clear();
+        self.tasks.shutdown().await;
+    }
+
+    /// Pending also when none is left: it is not for them to end what they are of.
+    fn poll_refused(&mut self, cx: &mut Context<'_>, site: &Site<'_>) -> Poll<Failure> {
+        while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
+            match ended {
+                Ok(refused) => return Poll::Ready(refused),
+                // Most likely where the type is decoded.
+                Err(error) if error.is_panic() => {
+                    site.informer.degraded(format!("a watch has ended for good: {error}"))
+                }
+                Err(_) => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The namespaces come and go.
+    async fn follow(&mut self, site: &Site<'_>, set: &Arc<dyn Informing>) -> Failure {
+        let mut feed = set.clone().subscribe();
+        loop {
+            let next = poll_fn(|cx| match self.poll_refused(cx, site) {
+                Poll::Ready(refused) => Poll::Ready(Err(refused)),
+                Poll::Pending => feed.poll_next(cx).map(Ok),
+            });
+            let fed = match next.await {
+                Ok(fed) => fed,
+                Err(refused) => return refused,
+            };
+            match fed {
+                Some(Fed::Event(Event::Create { object, .. })) => {
+                    let (name, selectors) = (object.name(), site.informer.plan.scope.selectors(object.name()));
+                    let running = self.start(site, Some(name), selectors.unwrap_or(&site.informer.plan.whole));
+                    self.namespaces.insert(name.to_owned(), running);
+                }
+                Some(Fed::Event(Event::Delete { object, .. })) => {
+                    if let Some(running) = self.namespaces.remove(object.name()) {
+                        running.abort();
+                        while !running.is_finished() {
+                            let _ = self.tasks.join_next().await;
+                        }
+                        site.informer.core.leave(object.name());
+                    }
+                }
+                Some(Fed::Event(_)) => {}
+                Some(Fed::InitialDone) => site.informer.core.all_joined(),
+                // Nothing is known of them any more: see `mirror`.
+                None => return poll_fn(|cx| self.poll_refused(cx, site)).await,
+            }
+        }
+    }
+
+    fn start(&mut self, site: &Site<'_>, namespace: Option<&str>, selectors: &Selectors) -> AbortHandle {
+        let Declared { core, plan, .. } = site.informer;
+        let place = Place {
+            path: DynamicObject::url_path(&site.resource.api, namespace),
+            labels: selectors.labels.clone(),
+            fields: selectors.fields.clone(),
+            metadata_only: plan.representation == Representation::Metadata,
+        };
+        self.tasks.spawn(core.clone().join(site.client, namespace.map(Into::into), place, plan.page_size))
+    }
+}
+
+impl Site<'_> {
+    fn parts(&self) -> Vec<(Option<&str>, &Selectors)> {
+        let plan = &self.informer.plan;
+        if !self.resource.namespaced {
+            return vec![(None, &plan.whole)];
+        }
+        plan.scope.parts.iter().map(|(namespace, selectors)| (namespace.as_deref(), selectors)).collect()
+    }
+
+    /// An informer whose namespaces are not known, or may be others by now, is as the watch of them is.
+    async fn mirror(&self, set: &dyn Informing) -> Infallible {
+        let mut conditions = set.conditions();
+        loop {
+            let condition = conditions.borrow_and_update().clone();
+            self.informer.core.parts_are(match condition {
+                Condition::Ended => Condition::Degraded {
+                    since: SystemTime::now(),
+                    error: "namespaces are not watched any more".into(),
+                },
+                Condition::Idle => Condition::Starting,
+                condition => condition,
+            });
+            if conditions.changed().await.is_err() {
+                pending().await
+            }
+        }
+    }
+}

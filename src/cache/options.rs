@@ -1,0 +1,68 @@
+//! What holds for all informers of a cache, or for those of a kind, unless something else is said.
+
+use super::{Namespaces, Select};
+use crate::object::AnyKind;
+use std::time::Duration;
+
+/// How long an informer outlives its last user, if nothing else is said.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Defaults for what a [`Select`] leaves unset.
+///
+/// What is said first counts: by a `Select` of a namespace, then of all its objects; by [`kinds`](Self::kinds) likewise; by the defaults here likewise. Each
+/// of namespaces, labels, fields, page size and resync period by itself.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use steersman::cache::{CacheOptions, InNamespace, Namespaces, Select};
+///
+/// let options = CacheOptions {
+///     // Of our own namespace everything, elsewhere what is ours.
+///     namespaces: Namespaces::These(vec!["shop".into(), InNamespace::others().labels("team=web")]),
+///     kinds: vec![
+///         // Secrets only here, and without what nobody reads.
+///         Select::<Secret>::new()
+///             .namespaces(Namespaces::These(vec!["shop".into()]))
+///             .transform(|secret| secret.metadata.annotations = None)
+///             .into(),
+///         // Of all config maps, wherever they are.
+///         Select::<ConfigMap>::new().namespaces(Namespaces::All).labels("").compact().into(),
+///     ],
+///     ..CacheOptions::default()
+/// };
+/// ```
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Where objects are kept of; everywhere by default.
+    pub namespaces: Namespaces,
+    /// Only objects with such labels, as in `kubectl -l`; all by default.
+    pub labels: Option<String>,
+    /// Only objects with such fields, as in `kubectl --field-selector`; all by default. Every kind knows `metadata.name` and `metadata.namespace`.
+    pub fields: Option<String>,
+    /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once.
+    pub page_size: u32,
+    /// How long an informer outlives its last user; 30 s by default. Who comes back within that time finds it synced.
+    pub idle: Duration,
+    /// How often events tell of every object again; never by default. See [`Select::resync`].
+    pub resync: Option<Duration>,
+    /// What [`Cache::informer`](super::Cache::informer) means for a kind: which objects, in what form and with which transform. None by default; of two for one
+    /// kind the first counts.
+    ///
+    /// The kind is kept in the form said here, whoever declares it in whatever form it serves; a declaration may still choose `.compact()`. There is no
+    /// transform for all kinds: what everybody wants to drop, `managedFields`, is left out as it is, and a type says best what else nobody reads.
+    pub kinds: Vec<Select<AnyKind>>,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            namespaces: Namespaces::All,
+            labels: None,
+            fields: None,
+            page_size: 500,
+            idle: IDLE,
+            resync: None,
+            kinds: Vec::new(),
+        }
+    }
+}

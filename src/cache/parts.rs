@@ -1,0 +1,114 @@
+//! The parts of an informer: one of everything, one for each namespace, or both, where the first has what no other one has. Namespaces may come and go.
+//!
+//! What holds: an object belongs to one part; the revision of the whole is the smallest of those parts that were listed, and there is none before all
+//! were listed once.
+
+use super::core::Condition;
+use crate::object::ObjectKey;
+use std::collections::BTreeMap;
+
+pub(super) struct Parts {
+    /// Of everything that no namespace has.
+    rest: Option<State>,
+    namespaces: BTreeMap<String, State>,
+    /// How that is which says what parts there are.
+    set: Condition,
+    /// Whether it has said all that there were in the beginning.
+    known: bool,
+    /// How a part begins until then.
+    start: Condition,
+}
+
+/// What is known of one part.
+pub(super) struct State {
+    /// Up to where it is, once it was listed.
+    pub(super) revision: Option<u64>,
+    pub(super) condition: Condition,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self::new(Condition::Starting)
+    }
+}
+
+impl Parts {
+    /// None yet: how they begin.
+    pub(super) fn new(start: Condition) -> Self {
+        Self { rest: None, namespaces: BTreeMap::new(), set: start.clone(), known: false, start }
+    }
+
+    /// A part that begins, also one that was there.
+    pub(super) fn begin(&mut self, namespace: Option<&str>) {
+        let state = State { revision: None, condition: self.start.clone() };
+        match namespace {
+            Some(name) => drop(self.namespaces.insert(name.to_owned(), state)),
+            None => self.rest = Some(state),
+        }
+    }
+
+    pub(super) fn remove(&mut self, namespace: &str) -> Option<State> {
+        self.namespaces.remove(namespace)
+    }
+
+    pub(super) fn all_joined(&mut self) {
+        self.known = true;
+        self.start = Condition::Starting;
+    }
+
+    /// Whether the object is of a part that there is.
+    pub(super) fn have(&self, key: &ObjectKey) -> bool {
+        self.rest.is_some() || key.namespace().is_some_and(|name| self.namespaces.contains_key(name))
+    }
+
+    pub(super) fn set(&mut self, condition: Condition) {
+        self.set = condition;
+    }
+
+    pub(super) fn get_mut(&mut self, namespace: Option<&str>) -> Option<&mut State> {
+        match namespace {
+            Some(name) => self.namespaces.get_mut(name),
+            None => self.rest.as_mut(),
+        }
+    }
+
+    /// Whether the object is one of this part's.
+    pub(super) fn has(&self, namespace: Option<&str>, key: &ObjectKey) -> bool {
+        match namespace {
+            Some(_) => key.namespace() == namespace,
+            None => key.namespace().is_none_or(|name| !self.namespaces.contains_key(name)),
+        }
+    }
+
+    /// Up to where the part is that has a namespace's objects; the empty one is where cluster-scoped objects are.
+    pub(super) fn revision_of(&self, namespace: &str) -> Option<u64> {
+        self.namespaces.get(namespace).or(self.rest.as_ref())?.revision
+    }
+
+    pub(super) fn are_listed(&self) -> bool {
+        self.known && self.all().all(|part| part.revision.is_some())
+    }
+
+    /// Up to where those are that were listed.
+    pub(super) fn reached(&self) -> Option<u64> {
+        self.all().filter_map(|part| part.revision).min()
+    }
+
+    /// The worst of them is how the informer is.
+    pub(super) fn worst(&self) -> &Condition {
+        let rank = |condition: &Condition| match condition {
+            Condition::Idle | Condition::Synced => 0,
+            Condition::Starting => 1,
+            Condition::Absent { .. } => 2,
+            Condition::Degraded { .. } => 3,
+            Condition::Ended => 4,
+        };
+        let known = if self.known { &Condition::Synced } else { &self.start };
+        let all = self.all().map(|part| &part.condition).chain([&self.set]);
+        all.fold(known, |worst, one| if rank(one) > rank(worst) { one } else { worst })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &State> {
+        self.rest.iter().chain(self.namespaces.values())
+    }
+}

@@ -1,0 +1,343 @@
+use super::*;
+use crate::cache::{InNamespace, Namespaces};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube_core::DynamicObject;
+use proptest::prelude::*;
+
+type Parts = Vec<(Option<&'static str>, Option<&'static str>, Option<&'static str>)>;
+
+fn these(these: impl IntoIterator<Item = impl Into<InNamespace>>) -> Namespaces {
+    Namespaces::These(these.into_iter().map(Into::into).collect())
+}
+
+fn in_a() -> InNamespace {
+    "a".into()
+}
+
+fn pod() -> Select<Pod> {
+    Select::new()
+}
+
+fn plan<K>(select: &Select<K>, options: &CacheOptions) -> Plan {
+    Plan::new(select.said(), options).expect("a plan")
+}
+
+fn parts(plan: &Plan) -> Vec<(Option<&str>, Option<&str>, Option<&str>)> {
+    plan.scope
+        .parts
+        .iter()
+        .map(|(name, selectors)| (name.as_deref(), selectors.labels.as_deref(), selectors.fields.as_deref()))
+        .collect()
+}
+
+/// With these defaults, of namespaces and of labels.
+fn defaults(namespaces: Namespaces, labels: Option<&str>) -> CacheOptions {
+    CacheOptions { namespaces, labels: labels.map(Into::into), ..CacheOptions::default() }
+}
+
+fn with_kind(kind: Select<Pod>, options: CacheOptions) -> CacheOptions {
+    CacheOptions { kinds: vec![Select::<Node>::new().labels("other=kind").into(), kind.into()], ..options }
+}
+
+/// What is said where, and what is kept then.
+#[test]
+fn what_is_said_of_less_counts_before_what_is_said_of_more() {
+    let all = || Namespaces::All;
+    let table: Vec<(&str, CacheOptions, Select<Pod>, Parts)> = vec![
+        ("nothing is said", defaults(all(), None), pod(), vec![(None, None, None)]),
+        ("namespaces: default", defaults(these(["a"]), None), pod(), vec![(Some("a"), None, None)]),
+        (
+            "namespaces: kind before default",
+            with_kind(pod().namespaces(these(["b"])), defaults(these(["a"]), None)),
+            pod(),
+            vec![(Some("b"), None, None)],
+        ),
+        (
+            "namespaces: declared before kind and default",
+            with_kind(pod().namespaces(these(["b"])), defaults(these(["a"]), None)),
+            pod().namespaces(these(["c"])),
+            vec![(Some("c"), None, None)],
+        ),
+        (
+            "namespaces: all of them can be said",
+            with_kind(pod().namespaces(all()), defaults(these([in_a().labels("l=1")]), None)),
+            pod(),
+            vec![(None, None, None)],
+        ),
+        ("labels: default", defaults(all(), Some("l=4")), pod(), vec![(None, Some("l=4"), None)]),
+        (
+            "labels: default in a namespace",
+            defaults(these([in_a().labels("l=3")]), None),
+            pod(),
+            vec![(Some("a"), Some("l=3"), None)],
+        ),
+        (
+            "labels: default in a namespace before default",
+            defaults(these([in_a().labels("l=3"), "b".into()]), Some("l=4")),
+            pod(),
+            vec![(Some("a"), Some("l=3"), None), (Some("b"), Some("l=4"), None)],
+        ),
+        (
+            "labels: kind before default in a namespace",
+            with_kind(pod().labels("l=2"), defaults(these([in_a().labels("l=3")]), Some("l=4"))),
+            pod(),
+            vec![(Some("a"), Some("l=2"), None)],
+        ),
+        (
+            "labels: kind before default",
+            with_kind(pod().labels("l=2"), defaults(all(), Some("l=4"))),
+            pod(),
+            vec![(None, Some("l=2"), None)],
+        ),
+        (
+            "labels: kind in a namespace before kind",
+            with_kind(
+                pod().namespaces(these([in_a().labels("l=1"), "b".into()])).labels("l=2"),
+                defaults(all(), Some("l=4")),
+            ),
+            pod(),
+            vec![(Some("a"), Some("l=1"), None), (Some("b"), Some("l=2"), None)],
+        ),
+        (
+            "labels: kind's namespace has them of the default's",
+            with_kind(pod().namespaces(these(["a", "b"])), defaults(these([in_a().labels("l=3")]), Some("l=4"))),
+            pod(),
+            vec![(Some("a"), Some("l=3"), None), (Some("b"), Some("l=4"), None)],
+        ),
+        (
+            "labels: declared before kind in a namespace",
+            with_kind(pod().namespaces(these([in_a().labels("l=1")])), defaults(all(), None)),
+            pod().labels("l=0"),
+            vec![(Some("a"), Some("l=0"), None)],
+        ),
+        (
+            "labels: declared in a namespace before declared",
+            with_kind(pod().labels("l=2"), defaults(all(), None)),
+            pod().labels("l=0").namespaces(these([in_a().labels("l=00")])),
+            vec![(Some("a"), Some("l=00"), None)],
+        ),
+        (
+            "labels: everything can be said",
+            with_kind(pod().labels(""), defaults(all(), Some("l=4"))),
+            pod(),
+            vec![(None, None, None)],
+        ),
+        (
+            "fields: as labels, and by themselves",
+            with_kind(
+                pod().namespaces(these([in_a().fields("f=1"), "b".into()])).labels("l=2"),
+                CacheOptions { fields: Some("f=4".into()), ..defaults(these([in_a().labels("l=3")]), None) },
+            ),
+            pod(),
+            vec![(Some("a"), Some("l=2"), Some("f=1")), (Some("b"), Some("l=2"), Some("f=4"))],
+        ),
+        (
+            "fields: kind before default",
+            with_kind(pod().fields("f=2"), CacheOptions { fields: Some("f=4".into()), ..defaults(all(), Some("l=4")) }),
+            pod(),
+            vec![(None, Some("l=4"), Some("f=2"))],
+        ),
+        (
+            "others are without those that are named",
+            defaults(these([InNamespace::others(), "b".into(), in_a()]), Some("l=4")),
+            pod(),
+            vec![
+                (None, Some("l=4"), Some("metadata.namespace!=a,metadata.namespace!=b")),
+                (Some("a"), Some("l=4"), None),
+                (Some("b"), Some("l=4"), None),
+            ],
+        ),
+        (
+            "others have their own selectors beside that",
+            with_kind(pod().fields("z=2"), defaults(these([InNamespace::others().labels("l=3"), in_a()]), None)),
+            pod(),
+            vec![(None, Some("l=3"), Some("metadata.namespace!=a,z=2")), (Some("a"), None, Some("z=2"))],
+        ),
+        (
+            "others alone are all",
+            defaults(these([InNamespace::others().labels("l=3")]), None),
+            pod(),
+            vec![(None, Some("l=3"), None)],
+        ),
+        (
+            "a set by labels, with what is said of some by name",
+            with_kind(
+                pod().namespaces(Namespaces::Labelled("t".into())),
+                defaults(these([in_a().labels("l=3"), "b".into()]), Some("l=4")),
+            ),
+            pod(),
+            vec![(None, Some("l=4"), None), (Some("a"), Some("l=3"), None)],
+        ),
+    ];
+    for (what, options, select, expected) in table {
+        assert_eq!(parts(&plan(&select, &options)), expected, "{what}");
+    }
+}
+
+#[test]
+fn page_size_transform_and_form_are_of_the_declaration_the_kind_or_the_default() {
+    let options = CacheOptions { page_size: 4, ..CacheOptions::default() };
+    assert_eq!(plan(&pod(), &CacheOptions::default()).page_size, 500);
+    assert_eq!(plan(&pod(), &options).page_size, 4);
+    let of_kind = pod().page_size(2).transform(|_| {}).compact().managed_fields();
+    let options = with_kind(of_kind.clone(), options);
+    let inherited = plan(&pod(), &options);
+    assert_eq!(
+        (inherited.page_size, inherited.representation, inherited.managed_fields),
+        (2, Representation::Compact, true)
+    );
+    let transform = |plan: &Plan| plan.transform.clone().expect("a transform");
+    assert!(transform(&inherited).is_same(of_kind.said().transform.as_ref().expect("the kind's")));
+    let own = pod().page_size(0).transform(|_| {});
+    let declared = plan(&own, &options);
+    assert_eq!(declared.page_size, 0);
+    assert!(transform(&declared).is_same(own.said().transform.as_ref().expect("its own")));
+    // A kind named at run time is the same kind.
+    let dynamic = plan(&Select::dynamic(pod().said().gvk.clone()), &options);
+    assert_eq!(dynamic.page_size, 2);
+    assert!(dynamic.resource.is_some(), "what the type knows need not be asked for");
+}
+
+#[test]
+fn the_form_that_a_kind_is_kept_in_serves_who_declares_it_or_it_is_an_error() {
+    let options = with_kind(pod(), CacheOptions::default());
+    let serves =
+        |options: &CacheOptions, said: &Said| Plan::new(said, options).and_then(|plan| plan.check_serves(said));
+    assert_eq!(plan(&Select::<Metadata<Pod>>::new(), &options).representation, Representation::Typed);
+    assert!(serves(&options, Select::<Metadata<Pod>>::new().said()).is_ok());
+    assert!(serves(&options, pod().compact().said()).is_ok());
+    let metadata = CacheOptions { kinds: vec![Select::<Metadata<Pod>>::new().into()], ..CacheOptions::default() };
+    assert!(matches!(serves(&metadata, pod().said()), Err(CacheError::Representation { .. })));
+    let other = Select::<Metadata<Pod>>::new().transform(|_| {});
+    assert!(matches!(serves(&options, other.said()), Err(CacheError::TransformType { .. })));
+    assert!(serves(&metadata, other.said()).is_ok());
+    let dynamic = Select::<DynamicObject>::dynamic(pod().said().gvk.clone()).transform(|_| {});
+    assert!(serves(&options, dynamic.said()).is_ok());
+}
+
+#[test]
+fn one_informer_has_one_transform() {
+    let one = pod().transform(|_| {});
+    let kept = plan(&one, &CacheOptions::default());
+    assert!(kept.check_serves(one.clone().said()).is_ok(), "a clone is the same");
+    assert!(kept.check_serves(pod().said()).is_ok(), "who says none takes what there is");
+    assert!(matches!(kept.check_serves(pod().transform(|_| {}).said()), Err(CacheError::OtherTransform { .. })));
+    let plain = plan(&pod(), &CacheOptions::default());
+    assert!(matches!(plain.check_serves(one.said()), Err(CacheError::OtherTransform { .. })));
+}
+
+#[test]
+fn a_kind_without_namespaces_is_kept_whole_and_cannot_be_selected_by_namespace() {
+    let options = defaults(these([in_a().labels("l=3")]), Some("l=4"));
+    let node = Select::<Node>::new;
+    assert_eq!(parts(&plan(&node(), &options)), [(None, Some("l=4"), None)]);
+    assert_eq!(parts(&plan(&node().namespaces(Namespaces::All), &options)), [(None, Some("l=4"), None)]);
+    for some in [these(["a"]), Namespaces::Labelled("t".into())] {
+        let refused = Plan::new(node().namespaces(some.clone()).said(), &options);
+        assert!(matches!(refused, Err(CacheError::NotNamespaced { .. })), "{refused:?}");
+        let of_kind = CacheOptions { kinds: vec![node().namespaces(some).into()], ..CacheOptions::default() };
+        assert!(matches!(Plan::new(node().said(), &of_kind), Err(CacheError::NotNamespaced { .. })));
+    }
+}
+
+#[test]
+fn a_scope_is_the_same_however_it_is_written() {
+    let options = defaults(these(["b", "a", "b"]), None);
+    let one = plan(&pod().labels("b=1, a in (y,x)").fields("z=1,y==2"), &options).scope;
+    let other = pod().namespaces(these([in_a().fields("y=2,z=1"), "b".into()])).fields("y=2,z=1,z==1");
+    assert_eq!(one, plan(&other.labels("a in (x,y),b==1"), &CacheOptions::default()).scope);
+    assert_ne!(one, plan(&pod(), &options).scope);
+    assert_eq!(plan(&pod().fields(" ").labels(" "), &options).scope, plan(&pod(), &options).scope);
+    let labelled = |text: &str| plan(&pod().namespaces(Namespaces::Labelled(text.into())), &options).scope;
+    assert_eq!(labelled("b,a"), labelled("a, b"));
+    assert_eq!(
+        plan(&pod().fields(r"f=a\,b==c,a=1"), &CacheOptions::default()).whole.fields.as_deref(),
+        Some(r"a=1,f=a\,b==c")
+    );
+}
+
+#[test]
+fn what_selects_nothing_or_makes_no_sense_is_refused() {
+    let options = CacheOptions::default();
+    for none in [these([""]), Namespaces::These(Vec::new())] {
+        let refused = Plan::new(pod().namespaces(none).said(), &options);
+        assert!(matches!(refused, Err(CacheError::NoNamespace { .. })), "{refused:?}");
+    }
+    let in_namespace = these([in_a().labels("a b")]);
+    for select in
+        [pod().labels("a b"), pod().namespaces(in_namespace), pod().namespaces(Namespaces::Labelled("a b".into()))]
+    {
+        assert!(matches!(Plan::new(select.said(), &options), Err(CacheError::Selector { .. })));
+    }
+}
+
+/// What somebody may have said: of namespaces if anything, and of all objects.
+type Random = (Option<Option<Vec<(u8, bool, bool)>>>, bool, bool);
+
+fn random() -> impl Strategy<Value = Random> {
+    let these = proptest::sample::subsequence(vec![0u8, 1, 2], 1..=3).prop_flat_map(|names| {
+        names.into_iter().map(|name| (Just(name), any::<bool>(), any::<bool>())).collect::<Vec<_>>()
+    });
+    (proptest::option::of(proptest::option::of(these)), any::<bool>(), any::<bool>())
+}
+
+const NAMES: [Option<&str>; 3] = [None, Some("a"), Some("b")];
+
+proptest! {
+    /// Every selector of every level is considered: against a list of all that was said, each with its rank, of which the first that is about the
+    /// namespace counts.
+    #[test]
+    fn everything_that_is_said_is_considered(said in proptest::array::uniform3(random())) {
+        let text = |rank: usize, of: char, yes: bool| yes.then(|| format!("{of}=r{rank}"));
+        let selectors = |rank, (labels, fields)| Selectors { labels: text(rank, 'l', labels), fields: text(rank, 'f', fields) };
+        let namespaces = |layer: usize| said[layer].0.clone().map(|these| match these {
+            None => Namespaces::All,
+            Some(these) => Namespaces::These(these.into_iter().map(|(name, labels, fields)| InNamespace {
+                name: NAMES[usize::from(name)].map(Into::into),
+                selectors: selectors(2 * layer, (labels, fields)),
+            }).collect()),
+        });
+        let select = |layer: usize| {
+            let mut select = pod();
+            if let Some(namespaces) = namespaces(layer) {
+                select = select.namespaces(namespaces);
+            }
+            let Selectors { labels, fields } = selectors(2 * layer + 1, (said[layer].1, said[layer].2));
+            select = labels.iter().fold(select, |select, labels| select.labels(labels));
+            fields.iter().fold(select, |select, fields| select.fields(fields))
+        };
+        let Selectors { labels, fields } = selectors(5, (said[2].1, said[2].2));
+        let options = CacheOptions {
+            namespaces: namespaces(2).unwrap_or_default(),
+            labels,
+            fields,
+            kinds: vec![select(1).into()],
+            ..CacheOptions::default()
+        };
+        let scope = plan(&select(0), &options).scope;
+
+        let chosen = said.iter().find_map(|(namespaces, ..)| namespaces.clone()).flatten();
+        let expected: Vec<_> = chosen.as_ref().map_or(vec![0], |these| these.iter().map(|(name, ..)| *name).collect());
+        prop_assert_eq!(scope.parts.len(), expected.len());
+        for name in expected {
+            // (rank, about which namespace, labels, fields)
+            let mut all = Vec::new();
+            for (layer, (namespaces, labels, fields)) in said.iter().enumerate() {
+                for (about, labels, fields) in namespaces.iter().flatten().flatten() {
+                    all.push((2 * layer, Some(*about), *labels, *fields));
+                }
+                all.push((2 * layer + 1, None, *labels, *fields));
+            }
+            // Who has all namespaces has none that anything is said of.
+            all.retain(|(_, about, ..)| about.is_none_or(|about| about == name && chosen.is_some()));
+            let labels = all.iter().find(|(.., labels, _)| *labels).map(|(rank, ..)| format!("l=r{rank}"));
+            let fields = all.iter().find(|(.., fields)| *fields).map(|(rank, ..)| format!("f=r{rank}"));
+            let part = &scope.parts[&NAMES[usize::from(name)].map(Into::into)];
+            prop_assert_eq!(&part.labels, &labels);
+            let excluded = scope.parts.keys().flatten().filter(|_| name == 0);
+            let excluded = excluded.map(|name| format!("metadata.namespace!={name}"));
+            let fields: Vec<_> = fields.into_iter().chain(excluded).collect();
+            prop_assert_eq!(part.fields.clone().unwrap_or_default(), fields.join(","));
+        }
+    }
+}

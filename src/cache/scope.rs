@@ -1,0 +1,143 @@
+//! What is kept of a kind, made out of all that was said: of the declaration, of the kind, and of everything.
+//!
+//! What is said first counts, in this order: where each layer is a declaration, what [`CacheOptions::kinds`] has for the kind, and the cache's
+//! defaults:
+//! 1. of a namespace, 2. of all objects, 3. as the next layer says.
+//!
+//! Each selector by itself: labels may be said here, and fields there. The namespaces are those of the first layer that says some; what other layers say of
+//! the same namespace by name counts where it is its turn.
+//!
+//! [`CacheOptions::kinds`]: super::CacheOptions::kinds
+
+use super::{
+    CacheError, Namespaces,
+    namespaces::{InNamespace, Selectors},
+    selector::Selector,
+};
+use std::collections::BTreeMap;
+
+/// One who has said something.
+#[derive(Clone, Copy)]
+pub(super) struct Layer<'a> {
+    pub(super) namespaces: Option<&'a Namespaces>,
+    pub(super) selectors: &'a Selectors,
+}
+
+impl<'a> Layer<'a> {
+    fn these(self) -> &'a [InNamespace] {
+        match self.namespaces {
+            Some(Namespaces::These(these)) => these,
+            _ => &[],
+        }
+    }
+
+    /// What it says of a namespace, or of those that it does not name.
+    fn of(self, namespace: Option<&str>) -> Option<&'a Selectors> {
+        let one = self.these().iter().find(|one| one.name.as_deref() == namespace);
+        one.map(|one| &one.selectors)
+    }
+}
+
+/// What tells informers of one kind apart: however it was written, the same is the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Scope {
+    /// Only in the namespaces that these labels select.
+    pub(super) labelled: Option<String>,
+    /// By namespace; none is all those that are not there by name.
+    pub(super) parts: BTreeMap<Option<String>, Selectors>,
+    /// Of the cache itself, which shares it with nobody: nobody has to keep it as the cache does.
+    pub(super) own: bool,
+}
+
+impl Scope {
+    /// Of a kind that has namespaces, or may turn out to.
+    pub(super) fn of(kind: &str, layers: &[Layer<'_>]) -> Result<Self, CacheError> {
+        let mut scope = Self { labelled: None, parts: BTreeMap::new(), own: false };
+        let everywhere = Namespaces::All;
+        match layers.iter().find_map(|layer| layer.namespaces).unwrap_or(&everywhere) {
+            Namespaces::All => drop(scope.parts.insert(None, whole(layers)?)),
+            Namespaces::These(these) => {
+                let named = these.iter().map(|one| one.name.as_deref());
+                for namespace in named.filter(|name| *name != Some("")) {
+                    scope.parts.insert(namespace.map(Into::into), part(layers, namespace)?);
+                }
+                if scope.parts.is_empty() {
+                    return Err(CacheError::NoNamespace { kind: kind.to_owned() });
+                }
+                scope.exclude_named();
+            }
+            Namespaces::Labelled(selector) => {
+                scope.labelled = Some(Selector::parse(selector)?.to_string());
+                let any = whole(layers)?;
+                let named = layers.iter().flat_map(|layer| layer.these()).filter_map(|one| one.name.as_deref());
+                for namespace in named {
+                    let selectors = part(layers, Some(namespace))?;
+                    if selectors != any {
+                        scope.parts.insert(Some(namespace.into()), selectors);
+                    }
+                }
+                scope.parts.insert(None, any);
+            }
+        }
+        Ok(scope)
+    }
+
+    /// Of a kind that has no namespaces.
+    pub(super) fn whole(layers: &[Layer<'_>]) -> Result<Self, CacheError> {
+        Ok(Self { labelled: None, parts: [(None, whole(layers)?)].into(), own: false })
+    }
+
+    /// What is kept of one namespace.
+    pub(super) fn selectors(&self, namespace: &str) -> Option<&Selectors> {
+        self.parts.get(&Some(namespace.to_owned())).or_else(|| self.parts.get(&None))
+    }
+
+    /// What is kept of all other namespaces is nothing of those.
+    fn exclude_named(&mut self) {
+        let named: Vec<_> = self.parts.keys().flatten().map(|name| format!("metadata.namespace!={name}")).collect();
+        if let Some(others) = self.parts.get_mut(&None) {
+            let all = named.into_iter().chain(others.fields.take());
+            others.fields = canonical_fields(&all.collect::<Vec<_>>().join(","));
+        }
+    }
+}
+
+/// What is kept of a namespace.
+fn part(layers: &[Layer<'_>], namespace: Option<&str>) -> Result<Selectors, CacheError> {
+    let said = layers.iter().flat_map(|layer| layer.of(namespace).into_iter().chain([layer.selectors]));
+    first_said(said)
+}
+
+/// What is kept of a kind whatever the namespace.
+pub(super) fn whole(layers: &[Layer<'_>]) -> Result<Selectors, CacheError> {
+    first_said(layers.iter().map(|layer| layer.selectors))
+}
+
+fn first_said<'a>(said: impl Iterator<Item = &'a Selectors> + Clone) -> Result<Selectors, CacheError> {
+    let labels = said.clone().find_map(|said| said.labels.as_deref()).unwrap_or_default();
+    let labels = Selector::parse(labels)?.to_string();
+    let fields = said.clone().find_map(|said| said.fields.as_deref()).unwrap_or_default();
+    Ok(Selectors { labels: Some(labels).filter(|labels| !labels.is_empty()), fields: canonical_fields(fields) })
+}
+
+/// Only in an order of its own and with one sign for equality; what the fields mean is the server's to say.
+fn canonical_fields(text: &str) -> Option<String> {
+    let mut terms: Vec<_> = Vec::new();
+    let (mut begin, mut escaped) = (0, false);
+    for (at, character) in text.char_indices() {
+        if character == ',' && !escaped {
+            terms.push(&text[begin..at]);
+            begin = at + 1;
+        }
+        escaped = character == '\\' && !escaped;
+    }
+    terms.push(&text[begin..]);
+    let single = |term: &str| match term.find('=') {
+        Some(at) if term[at..].starts_with("==") => format!("{}{}", &term[..at], &term[at + 1..]),
+        _ => term.to_owned(),
+    };
+    let mut terms: Vec<_> = terms.into_iter().filter(|term| !term.trim().is_empty()).map(single).collect();
+    terms.sort();
+    terms.dedup();
+    (!terms.is_empty()).then(|| terms.join(","))
+}

@@ -1,0 +1,167 @@
+//! Objects changed before they are stored.
+//!
+//! What holds: name, namespace, uid and resource version are the server's, whatever the function does: the store, its order of events and who waits for
+//! a write depend on them.
+
+use super::{assemble::assemble, compact_meta::CompactMeta, kind::KubeObject};
+use kube_core::TypeMeta;
+use std::{
+    any::{Any, TypeId},
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+};
+
+/// A function of objects of one type. A clone is the same one.
+#[derive(Clone)]
+pub(crate) struct Transform(Arc<dyn Change>);
+
+trait Change: Send + Sync {
+    fn of_type(&self) -> TypeId;
+    fn is_of_metadata(&self) -> bool;
+    /// What is not of its type stays as it is.
+    fn change(&self, object: &mut dyn Any);
+    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: &str) -> Result<Vec<u8>, serde_json::Error>;
+}
+
+struct Of<K, F> {
+    change: F,
+    kind: PhantomData<fn(&mut K)>,
+}
+
+impl Transform {
+    pub(crate) fn new<K: KubeObject>(change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Of { change, kind: PhantomData }))
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn is_of(&self, kind: TypeId) -> bool {
+        self.0.of_type() == kind
+    }
+
+    /// Whether it is a function of metadata alone, so that bodies stay as they are.
+    pub(crate) fn is_of_metadata(&self) -> bool {
+        self.0.is_of_metadata()
+    }
+
+    pub(super) fn change(&self, object: &mut dyn Any) {
+        self.0.change(object);
+    }
+
+    /// The JSON of an object that is kept in parts, after the change.
+    pub(super) fn change_parts(
+        &self,
+        types: &TypeMeta,
+        meta: &CompactMeta,
+        body: &str,
+    ) -> Result<Vec<u8>, serde_json::Error> {
+        self.0.change_parts(types, meta, body)
+    }
+}
+
+impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
+    fn of_type(&self) -> TypeId {
+        TypeId::of::<K>()
+    }
+
+    fn is_of_metadata(&self) -> bool {
+        K::metadata_api()
+    }
+
+    fn change(&self, object: &mut dyn Any) {
+        let Some(object) = object.downcast_mut::<K>() else { return };
+        let meta = object.meta();
+        let [name, namespace, uid, version] =
+            [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version].map(Clone::clone);
+        (self.change)(object);
+        let meta = object.meta_mut();
+        (meta.name, meta.namespace, meta.uid, meta.resource_version) = (name, namespace, uid, version);
+    }
+
+    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: &str) -> Result<Vec<u8>, serde_json::Error> {
+        let mut object: K = assemble(types, meta, if K::metadata_api() { "{}" } else { body })?;
+        self.change(&mut object);
+        serde_json::to_vec(&object)
+    }
+}
+
+impl fmt::Debug for Transform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transform")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Compact, Decoder, Metadata, MetadataOnly, Payload};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube_core::DynamicObject;
+
+    const JSON: &[u8] =
+        br#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"web"},
+        "annotations":{"big":"text"}},"data":{"door":"blue","wall":"red"},"unknown":1}"#;
+
+    fn decoder<K: KubeObject>(change: impl Fn(&mut K) + Send + Sync + 'static) -> Decoder {
+        let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+        Decoder::new(types).transform(Some(Transform::new(change)))
+    }
+
+    fn drop_wall(map: &mut ConfigMap) {
+        map.data.as_mut().expect("data").remove("wall");
+        map.metadata =
+            kube_core::ObjectMeta { labels: map.metadata.labels.clone(), ..kube_core::ObjectMeta::default() };
+        map.metadata.name = Some("other".into());
+    }
+
+    fn drop_annotations<K: KubeObject>(object: &mut K) {
+        object.meta_mut().annotations = None;
+    }
+
+    fn check(map: &ConfigMap) {
+        let meta = &map.metadata;
+        let named = [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
+        assert_eq!(named, ["a", "n", "u", "7"].map(Some), "they are the server's");
+        assert_eq!((&meta.annotations, meta.labels.as_ref().expect("labels")["app"].as_str()), (&None, "web"));
+        assert_eq!(map.data.as_ref().expect("data").keys().collect::<Vec<_>>(), ["door"]);
+    }
+
+    #[test]
+    fn a_typed_object_is_changed_and_stays_who_it_is() {
+        check(&decoder(drop_wall).decode::<ConfigMap>(JSON).expect("a map"));
+    }
+
+    #[test]
+    fn a_compact_object_is_changed_as_the_type_and_read_as_any() {
+        let kept = Arc::new(decoder(drop_wall).decode::<Compact>(JSON).expect("a map"));
+        check(&kept.decode::<ConfigMap>().expect("a map"));
+        let dynamic = kept.decode::<DynamicObject>().expect("an object");
+        assert_eq!((&dynamic.data["data"]["door"], dynamic.data.get("unknown")), (&"blue".into(), None));
+        assert_eq!(dynamic.types.as_ref().expect("types").kind, "ConfigMap");
+        let dynamic = decoder(|object: &mut DynamicObject| drop(object.data.as_object_mut().unwrap().remove("data")));
+        let kept = Arc::new(dynamic.decode::<Compact>(JSON).expect("a map"));
+        assert_eq!(kept.body(), r#"{"unknown":1}"#);
+    }
+
+    #[test]
+    fn a_change_of_metadata_leaves_the_body_as_it_came() {
+        let decoder = decoder(drop_annotations::<Metadata<ConfigMap>>);
+        let kept = decoder.decode::<Compact>(JSON).expect("a map");
+        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().labels().get("app")), (0, Some("web")));
+        assert_eq!(kept.body(), r#"{"data":{"door":"blue","wall":"red"},"unknown":1}"#);
+        let kept = decoder.decode::<MetadataOnly>(JSON).expect("a map");
+        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().uid()), (0, Some("u")));
+    }
+
+    #[test]
+    fn a_change_that_panics_leaves_the_object_out_and_says_which() {
+        let decoder = decoder(|map: &mut ConfigMap| assert!(map.data.is_none(), "no"));
+        for error in [decoder.decode::<ConfigMap>(JSON).err(), decoder.decode::<Compact>(JSON).err()] {
+            let error = error.expect("it panics").to_string();
+            assert!(error.contains("n/a") && error.contains("transform"), "{error}");
+        }
+    }
+}
