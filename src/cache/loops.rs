@@ -26,7 +26,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 #[derive(Default)]
 pub(super) struct Loops {
     tasks: JoinSet<()>,
-    /// Of a set that is watched.
+    /// Of a set that is watched. They outlive their loops: whose objects are there is to be known.
     namespaces: HashMap<String, AbortHandle>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Loops {
-    /// Start them and keep them running.
+    /// Start them and keep them running; also again, after they were stopped.
     pub(super) async fn keep(&mut self, site: &Site<'_>) {
         match &site.informer.namespaces {
             Some(set) if site.resource.namespaced => {
@@ -60,13 +60,13 @@ impl Loops {
 
     /// Afterwards none is left.
     pub(super) async fn stop(&mut self) {
-        self.namespaces.clear();
         self.tasks.shutdown().await;
     }
 
     /// The namespaces come and go.
     async fn follow(&mut self, site: &Site<'_>, set: &dyn Informing) -> Infallible {
         let mut feed = set.subscribe();
+        let mut before = std::mem::take(&mut self.namespaces);
         loop {
             let fed = poll_fn(|cx| {
                 while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
@@ -76,6 +76,7 @@ impl Loops {
             });
             match fed.await {
                 Some(Fed::Event(Event::Create { object, .. })) => {
+                    before.remove(object.name());
                     let (name, selectors) = (object.name(), site.informer.plan.scope.selectors(object.name()));
                     let running = self.start(site, Some(name), selectors.unwrap_or(&site.informer.plan.whole));
                     self.namespaces.insert(name.to_owned(), running);
@@ -90,7 +91,12 @@ impl Loops {
                     }
                 }
                 Some(Fed::Event(_)) => {}
-                Some(Fed::InitialDone) => site.informer.core.all_joined(),
+                Some(Fed::InitialDone) => {
+                    for (gone, _) in before.drain() {
+                        site.informer.core.leave(&gone);
+                    }
+                    site.informer.core.all_joined();
+                }
                 None => pending().await,
             }
         }

@@ -142,7 +142,8 @@ impl Shared {
             None => None,
         };
         let gvk = said.gvk.clone();
-        let declared = Arc::new(Declared { core: plan.core(), life: Life::new(gvk.clone()), gvk, plan, namespaces });
+        let declared =
+            Arc::new(Declared { core: plan.core(&gvk), life: Life::new(gvk.clone()), gvk, plan, namespaces });
         let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life));
         state.informers.insert(key, declared.clone());
         self.start(state, declared);

@@ -2,5 +2,7 @@
 
 mod forms;
 mod life;
+mod options;
 mod reads;
 mod support;
+mod tenants;
