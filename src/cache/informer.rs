@@ -56,7 +56,7 @@ impl<K> Informer<K> {
     }
 
     /// Up to where the store is, bookmarks included: what was written up to this revision is in it. Of several namespaces, each with a watch of its own,
-    /// it is the smallest. `None` before the first sync.
+    /// it is the smallest of those that were listed, so that it may fall when one joins. `None` before the first sync.
     pub fn resource_version(&self) -> Option<u64> {
         self.core.is_listed().then(|| self.core.revision())
     }
@@ -175,7 +175,7 @@ pub(super) fn why_not(condition: Condition) -> String {
 pub enum InformerState {
     /// Declared in a cache that does not run yet.
     Idle,
-    /// The first list is on its way.
+    /// The first list is on its way; or that of a namespace that has joined, and what was there is served.
     Starting,
     /// The server has no such kind yet, or no longer: there are no objects. They come when it does.
     Absent {

@@ -103,7 +103,9 @@ impl Loops {
                     if let Some(running) = self.namespaces.remove(object.name()) {
                         running.abort();
                         while !running.is_finished() {
-                            let _ = self.tasks.join_next().await;
+                            if let Some(Ok(refused)) = self.tasks.join_next().await {
+                                return refused;
+                            }
                         }
                         site.informer.core.leave(object.name());
                     }

@@ -5,6 +5,8 @@
 //!
 //! * [`Cache::informer`] declares a kind, [`Cache::informer_of`] a [`Select`]ion of it: some namespaces or labels, a kind that is known at run time only,
 //!   a form that takes less memory. Nothing is watched that was not declared, and nothing for long after its last user.
+//! * [`CacheOptions`] say what is kept where a declaration does not: of which namespaces, also by their labels as they come and go, with which labels and
+//!   fields; for one kind or for all.
 //! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`]; and tells [`Events`].
 //! * [`Cache::run_until`] does the work. Before the first list has come, reads fail and say why: an empty answer would be a lie.
 //!

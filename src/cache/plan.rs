@@ -1,7 +1,7 @@
 //! How an informer is to be, made out of all that was said. See [`scope`](super::scope) for who counts before whom.
 
 use super::{
-    CacheError, CacheOptions, Representation, Select,
+    CacheError, CacheOptions, Namespaces, Representation, Select,
     core::Core,
     erased::Informing,
     namespaces::Selectors,
@@ -15,7 +15,6 @@ use std::{sync::Arc, time::Duration};
 
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) gvk: GroupVersionKind,
     /// Of a type; others are looked for on the server.
     pub(super) resource: Option<Resource>,
     pub(super) scope: Scope,
@@ -41,14 +40,13 @@ impl Plan {
         let resource = said_of_kind().find_map(|said| said.resource.clone());
         let scope = if resource.as_ref().is_none_or(|resource| resource.namespaced) {
             Scope::of(&said.gvk.kind, &layers)?
-        } else if said_of_kind().filter_map(|said| said.namespaces.as_ref()).any(super::Namespaces::is_some) {
+        } else if said_of_kind().filter_map(|said| said.namespaces.as_ref()).any(Namespaces::is_some) {
             return Err(CacheError::NotNamespaced { kind: said.gvk.kind.clone() });
         } else {
             Scope::whole(&layers)?
         };
         let kept = of_kind.unwrap_or(said);
         Ok(Self {
-            gvk: said.gvk.clone(),
             resource,
             scope,
             whole: scope::whole(&layers)?,
@@ -69,8 +67,9 @@ impl Plan {
         Some((select.said().clone(), plan))
     }
 
-    pub(super) fn core(&self) -> Arc<dyn Informing> {
-        let types = TypeMeta { api_version: self.gvk.api_version(), kind: self.gvk.kind.clone() };
+    /// An informer of this kind that nobody keeps up to date yet.
+    pub(super) fn core(&self, gvk: &GroupVersionKind) -> Arc<dyn Informing> {
+        let types = TypeMeta { api_version: gvk.api_version(), kind: gvk.kind.clone() };
         let decoder = Decoder::new(types).managed_fields(self.managed_fields).transform(self.transform.clone());
         match self.representation {
             Representation::Typed => (self.form.core)(decoder),
@@ -79,9 +78,9 @@ impl Plan {
         }
     }
 
-    /// Whether it has what this declaration is for.
+    /// Whether it has what this declaration, of the same kind, is for.
     pub(super) fn check_serves(&self, said: &Said) -> Result<(), CacheError> {
-        let (have, want, kind) = (self.representation, said.representation(), || self.gvk.kind.clone());
+        let (have, want, kind) = (self.representation, said.representation(), || said.gvk.kind.clone());
         match (have, want) {
             (Representation::Typed, Representation::Typed) if self.form.id != said.form.id => {
                 return Err(CacheError::OtherType { kind: kind() });

@@ -172,7 +172,8 @@ impl Shared {
             None => None,
         };
         let (gvk, resync) = (said.gvk.clone(), plan.resync);
-        let declared = Arc::new(Declared { core: plan.core(), life: Life::new(gvk.clone()), gvk, plan, namespaces });
+        let declared =
+            Arc::new(Declared { core: plan.core(&gvk), life: Life::new(gvk.clone()), gvk, plan, namespaces });
         let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life), resync);
         state.informers.insert(key, declared.clone());
         self.start(state, declared);

@@ -3,7 +3,9 @@
 mod absent;
 mod forms;
 mod life;
+mod options;
 mod reads;
 mod resync;
 mod rights;
 mod support;
+mod tenants;

@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{Api, Client, api::PostParams};
 use serde_json::json;
-use std::{ops::Deref, time::Duration};
-use steersman::cache::{Cache, CacheError, CacheOptions, Namespaces};
+use std::{collections::BTreeSet, ops::Deref, sync::Arc, time::Duration};
+use steersman::cache::{Cache, CacheError, CacheOptions, Informer, Namespaces, Query};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 /// A cache that runs until it is stopped.
@@ -46,6 +46,21 @@ pub(crate) fn options(namespaces: &[&str]) -> CacheOptions {
 
 pub(crate) fn these(namespaces: &[&str]) -> Namespaces {
     Namespaces::These(namespaces.iter().map(|name| (*name).into()).collect())
+}
+
+/// A running cache with these options.
+pub(crate) fn cache(client: &Client, options: CacheOptions) -> Running {
+    Running::new(Cache::new(client.clone(), options))
+}
+
+/// Of what is in these namespaces, and was made by a test.
+pub(crate) fn kept(maps: &Informer<ConfigMap>, namespaces: &[&str]) -> BTreeSet<(usize, String)> {
+    let number = |map: &Arc<ConfigMap>| {
+        let namespace = map.metadata.namespace.as_deref().unwrap_or_default();
+        Some((namespaces.iter().position(|one| *one == namespace)?, map.metadata.name.clone()?))
+    };
+    let all = maps.list(&Query::default()).expect("it is synced");
+    all.iter().filter_map(number).filter(|(_, name)| name.len() == 1).collect()
 }
 
 /// A config map in a namespace, with a label `app` and a door of that colour.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cache::{InNamespace, Namespaces};
+use crate::cache::InNamespace;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube_core::DynamicObject;
 use proptest::prelude::*;
