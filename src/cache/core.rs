@@ -4,7 +4,8 @@
 //! the revision it publishes is the smallest of theirs: whatever was written up to it is in the store, in whichever namespace.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. What comes twice, or too late, is nothing: an object's revision only grows.
+//! became. What comes twice, or too late, is nothing: an object's revision only grows. What can no longer be read stays as it was until it can be
+//! again, or is gone; what never could is only counted.
 
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
@@ -198,12 +199,12 @@ impl<P: Payload> Sink for Part<P> {
         &self.core.decoder
     }
 
-    fn all(&self, entries: Vec<Entry<P>>, revision: u64) {
+    fn all(&self, entries: Vec<Entry<P>>, unread: Vec<ObjectKey>, revision: u64) {
         let core = &self.core;
         let first = !self.is_listed();
         let changes = self.at(revision, |reached| {
             core.fan.write(|publisher| {
-                let changes = core.store.replace(self.namespace.as_deref(), entries, reached, is_same);
+                let changes = core.store.replace(self.namespace.as_deref(), entries, &unread, reached, is_same);
                 let count = changes.len() as u64;
                 publisher.publish_all(changes.into_iter().map(|change: Change<P>| Event::listed(change, first)));
                 count

@@ -1,3 +1,5 @@
+mod unread;
+
 use super::*;
 use crate::{
     cache::{
@@ -222,10 +224,10 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
         Entry { key: object.key(), object: Arc::new(object) }
     };
     let mut cursor = core.subscribe();
-    parts[0].all(vec![entry("a", 7)], 10);
+    parts[0].all(vec![entry("a", 7)], Vec::new(), 10);
     parts[0].well();
     assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (false, 0, Condition::Starting));
-    parts[1].all(vec![entry("b", 3)], 5);
+    parts[1].all(vec![entry("b", 3)], Vec::new(), 5);
     parts[1].well();
     assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (true, 5, Condition::Synced));
     for _ in 0..2 {
@@ -237,7 +239,7 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     assert_eq!(core.store.revision(), 5, "nothing is known of the other one beyond that");
     parts[1].put(entry("b", 15), 15);
     assert_eq!(core.store.revision(), 15);
-    parts[1].all(Vec::new(), 30);
+    parts[1].all(Vec::new(), Vec::new(), 30);
     assert_eq!((core.store.len(), core.store.revision()), (1, 20), "a list of one leaves the other alone");
     parts[1].failed(&Failure::EndedAtOnce);
     assert!(matches!(core.condition(), Condition::Degraded { .. }), "the worst of them counts");

@@ -57,7 +57,7 @@ impl World {
     pub(super) fn list(&self, list: impl IntoIterator<Item = (u8, u32)>, first: bool) -> usize {
         self.fan.write(|publisher| {
             let list = list.into_iter().map(|(number, version)| entry(number, version)).collect();
-            let changes = self.store.replace(None, list, 1, |a, b| a == b);
+            let changes = self.store.replace(None, list, &[], 1, |a, b| a == b);
             let count = changes.len();
             publisher.publish_all(changes.into_iter().map(|change| Event::listed(change, first)));
             publisher.synced();

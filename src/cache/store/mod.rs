@@ -186,13 +186,15 @@ impl<P: 'static> Store<P> {
     }
 
     /// Make the objects exactly these, at once; gives what that changed. An object that `is_same` as the one there is is dropped, and the old one
-    /// stays: who holds it holds the current one. With a namespace, only the objects there are replaced, and the others stay.
+    /// stays: who holds it holds the current one. With a namespace, only the objects there are replaced, and the others stay; those to be `kept` stay
+    /// too, unless they are among the new ones.
     ///
     /// The new state is built beside the old one, which is read meanwhile.
     pub(crate) fn replace(
         &self,
         namespace: Option<&str>,
         entries: Vec<Entry<P>>,
+        kept: &[ObjectKey],
         revision: u64,
         is_same: impl Fn(&P, &P) -> bool,
     ) -> Vec<Change<P>> {
@@ -205,7 +207,8 @@ impl<P: 'static> Store<P> {
         // Only a writer could change it, so that a reader's lock is enough, and readers are not kept out.
         let now = self.state.read();
         let elsewhere = |entry: &&Entry<P>| namespace.is_some() && entry.key.namespace() != namespace;
-        for mut entry in now.entries().filter(elsewhere).cloned().chain(entries) {
+        let kept = kept.iter().filter_map(|key| now.find(self.hasher.hash_one(key), key)).map(|slot| now.entry(slot));
+        for mut entry in now.entries().filter(elsewhere).chain(kept).cloned().chain(entries) {
             let hash = self.hasher.hash_one(&entry.key);
             if let Some(old) = now.find(hash, &entry.key).map(|slot| now.entry(slot))
                 && is_same(&old.object, &entry.object)

@@ -141,7 +141,7 @@ fn a_replacement_says_what_changed_and_keeps_what_did_not() {
     let kept = store.get(&key(1)).expect("it is there");
     let list = vec![entry(1, (1, 0)), entry(2, (2, 0)), entry(4, (1, 0))];
     let mut changes: Vec<_> = store
-        .replace(None, list, 9, |a, b| a == b)
+        .replace(None, list, &[], 9, |a, b| a == b)
         .into_iter()
         .map(|change| match change {
             Change::Created(entry) => format!("created {}", entry.key),
@@ -161,7 +161,7 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
     (0..6).for_each(|number| drop(store.put(entry(number, (1, number)), 1)));
     let kept = store.get(&key(1)).expect("it is there");
-    let changes = store.replace(Some("a"), vec![entry(0, (2, 0))], 2, |a, b| a == b);
+    let changes = store.replace(Some("a"), vec![entry(0, (2, 0))], &[], 2, |a, b| a == b);
     assert_eq!(changes.len(), 2, "one is another, one is gone: {changes:?}");
     let names: Vec<_> = shown(&store.snapshot()).into_keys().map(|key| key.to_string()).collect();
     assert_eq!(names, ["o2", "o5", "a/o0", "b/o1", "b/o4"]);
@@ -173,7 +173,7 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
 fn of_an_object_that_a_list_names_twice_the_last_counts() {
     let store = Store::default();
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
-    let changes = store.replace(None, vec![entry(1, (1, 1)), entry(1, (2, 2))], 1, |a, b| a == b);
+    let changes = store.replace(None, vec![entry(1, (1, 1)), entry(1, (2, 2))], &[], 1, |a, b| a == b);
     assert_eq!((changes.len(), store.len(), store.get(&key(1)).as_deref()), (1, 1, Some(&(2, 2))));
     assert_eq!([1, 2].map(|value| store.select(None, &[index.of(&value)]).len()), [0, 1]);
 }
@@ -219,7 +219,7 @@ proptest! {
                     let elsewhere = |key: &ObjectKey| namespace.is_some() && key.namespace() != namespace;
                     list.retain(|(number, _)| !elsewhere(&key(*number)));
                     let entries = list.iter().map(|(number, thing)| entry(*number, *thing)).collect();
-                    let changes = store.replace(namespace, entries, revision, |a, b| a == b);
+                    let changes = store.replace(namespace, entries, &[], revision, |a, b| a == b);
                     let kept = model.iter().filter(|(key, _)| elsewhere(key)).map(|(key, thing)| (key.clone(), *thing));
                     let next: BTreeMap<_, _> =
                         kept.chain(list.into_iter().map(|(number, thing)| (key(number), thing))).collect();
