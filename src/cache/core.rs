@@ -11,15 +11,14 @@ use super::{
     fan::{Cursor, Event, Fan, Publisher},
     life::first,
     reflect::{Failure, Sink},
+    stats::{InformerStats, LARGEST, ObjectSize, Tally, Trouble},
     store::{Change, Entry, Store},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
 use parking_lot::Mutex;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    cmp::Reverse,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::SystemTime,
 };
 use tokio::{sync::watch, time::Instant};
@@ -50,11 +49,8 @@ pub(crate) struct Core<P> {
     condition: watch::Sender<Condition>,
     /// Whether the first list of every part has come: from then on, reads are served.
     listed: watch::Sender<bool>,
-    events: AtomicU64,
-    relists: AtomicU64,
-    decode_errors: AtomicU64,
-    last_decode_error: Mutex<Option<Undecodable>>,
-    last_event: Mutex<Option<Instant>>,
+    tally: Tally,
+    decode_errors: Trouble<Undecodable>,
 }
 
 /// What is known of one part.
@@ -62,6 +58,9 @@ struct State {
     /// Up to where it is, once it was listed.
     revision: Option<u64>,
     condition: Condition,
+    /// When the server last said something of it.
+    heard: Option<Instant>,
+    watched: bool,
 }
 
 impl<P: Payload> Core<P> {
@@ -73,11 +72,8 @@ impl<P: Payload> Core<P> {
             parts: Mutex::default(),
             condition: watch::Sender::new(Condition::Idle),
             listed: watch::Sender::new(false),
-            events: AtomicU64::new(0),
-            relists: AtomicU64::new(0),
-            decode_errors: AtomicU64::new(0),
-            last_decode_error: Mutex::default(),
-            last_event: Mutex::default(),
+            tally: Tally::default(),
+            decode_errors: Trouble::default(),
         }
     }
 
@@ -85,7 +81,7 @@ impl<P: Payload> Core<P> {
     pub(crate) fn parts(self: &Arc<Self>, namespaces: impl IntoIterator<Item = Option<String>>) -> Vec<Part<P>> {
         let part = |(number, namespace)| Part { core: self.clone(), number, namespace };
         let parts: Vec<_> = namespaces.into_iter().enumerate().map(part).collect();
-        let begin = || State { revision: None, condition: Condition::Starting };
+        let begin = || State { revision: None, condition: Condition::Starting, heard: None, watched: false };
         *self.parts.lock() = parts.iter().map(|_| begin()).collect();
         parts
     }
@@ -129,21 +125,38 @@ impl<P: Payload> Core<P> {
         self.fan.subscribe(|| self.store.snapshot().into_entries())
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            events: self.events.load(Relaxed),
-            relists: self.relists.load(Relaxed),
-            decode_errors: self.decode_errors.load(Relaxed),
-            last_decode_error: self.last_decode_error.lock().as_ref().map(ToString::to_string),
-            last_event: *self.last_event.lock(),
+    pub(crate) fn stats(&self) -> InformerStats {
+        let (decode_errors, last_decode_error) = self.decode_errors.read();
+        let (index_errors, last_index_error) = self.store.index_errors.read();
+        let heard = self.parts.lock().iter().filter_map(|part| part.heard).min();
+        InformerStats {
+            objects: self.store.len(),
+            approximate_bytes: self.store.bytes(),
+            since_heard: heard.map(|heard| heard.elapsed()),
+            decode_errors,
+            last_decode_error,
+            index_errors,
+            last_index_error,
+            handlers: self.fan.stats(),
+            ..self.tally.read()
         }
     }
 
-    fn happened(&self, events: u64) {
-        if events > 0 {
-            self.events.fetch_add(events, Relaxed);
-            *self.last_event.lock() = Some(Instant::now());
+    /// The largest objects: chosen by the sizes they were taken for, and then measured.
+    pub(crate) fn largest(&self) -> Vec<ObjectSize> {
+        let snapshot = self.store.snapshot();
+        let mut entries: Vec<_> = snapshot.iter().collect();
+        let last = LARGEST.min(entries.len());
+        if last < entries.len() {
+            entries.select_nth_unstable_by_key(last, |entry| Reverse(entry.bytes));
         }
+        let size = |entry: &&Entry<P>| ObjectSize {
+            key: entry.key.clone(),
+            approximate_bytes: entry.object.heap_bytes() as u64,
+        };
+        let mut largest: Vec<_> = entries[..last].iter().map(size).collect();
+        largest.sort_by(|a, b| (Reverse(a.approximate_bytes), &a.key).cmp(&(Reverse(b.approximate_bytes), &b.key)));
+        largest
     }
 
     /// A part has changed: what that says of the whole. The worst of them is how the informer is.
@@ -162,16 +175,6 @@ impl<P: Payload> Core<P> {
     }
 }
 
-/// What has happened so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) events: u64,
-    pub(crate) relists: u64,
-    pub(crate) decode_errors: u64,
-    pub(crate) last_decode_error: Option<String>,
-    pub(crate) last_event: Option<Instant>,
-}
-
 /// One loop's end of the informer: the objects of one namespace, or all of them.
 pub(crate) struct Part<P> {
     core: Arc<Core<P>>,
@@ -184,6 +187,7 @@ impl<P> Part<P> {
     fn at<R>(&self, revision: u64, change: impl FnOnce(u64) -> R) -> R {
         let mut parts = self.core.parts.lock();
         parts[self.number].revision = Some(revision);
+        parts[self.number].heard = Some(Instant::now());
         change(parts.iter().map(|part| part.revision.unwrap_or_default()).min().unwrap_or_default())
     }
 
@@ -210,9 +214,9 @@ impl<P: Payload> Sink for Part<P> {
                 count
             })
         });
-        core.happened(changes);
+        core.tally.happened(changes);
         if !first {
-            core.relists.fetch_add(1, Relaxed);
+            core.tally.relists.fetch_add(1, Relaxed);
         } else if core.parts.lock().iter().all(|part| part.revision.is_some()) {
             core.fan.write(|publisher| Publisher::synced(publisher));
             core.listed.send_replace(true);
@@ -234,7 +238,7 @@ impl<P: Payload> Sink for Part<P> {
                 });
             });
         });
-        core.happened(1);
+        core.tally.happened(1);
     }
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
@@ -249,7 +253,7 @@ impl<P: Payload> Sink for Part<P> {
                 1
             })
         });
-        core.happened(deleted);
+        core.tally.happened(deleted);
     }
 
     fn nothing_up_to(&self, revision: u64) {
@@ -259,8 +263,15 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn undecodable(&self, what: Undecodable) {
-        self.core.decode_errors.fetch_add(1, Relaxed);
-        *self.core.last_decode_error.lock() = Some(what);
+        self.core.decode_errors.note(what);
+    }
+
+    fn watching(&self) {
+        let part = &mut self.core.parts.lock()[self.number];
+        part.heard = Some(Instant::now());
+        if std::mem::replace(&mut part.watched, true) {
+            self.core.tally.watch_restarts.fetch_add(1, Relaxed);
+        }
     }
 
     fn well(&self) {

@@ -48,23 +48,17 @@ mod core;
 mod erased;
 mod error;
 mod events;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "resyncs and the statistics of handlers are for sources, which come next")
-)]
 mod fan;
 mod indexed;
 mod informer;
 mod life;
+mod metrics;
 mod query;
 mod reflect;
 mod registry;
 mod select;
 mod selector;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "snapshots that say what they are of are for the client, which comes next")
-)]
+mod stats;
 mod store;
 mod tend;
 
@@ -72,8 +66,10 @@ pub use self::{
     error::CacheError,
     events::{Events, Notice},
     indexed::Index,
-    informer::{Informer, InformerState, InformerStats},
+    informer::{Informer, InformerState},
+    metrics::CacheMetrics,
     query::Query,
     registry::{Cache, CacheOptions},
     select::{Namespaces, Representation, Select},
+    stats::{HandlerStats, InformerReport, InformerStats, ObjectSize},
 };

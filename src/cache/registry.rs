@@ -4,10 +4,11 @@
 //! is taken out of it only when it has no handle, under the same lock: so that no handle is ever left with an informer that is over while the cache runs.
 
 use super::{
-    CacheError, Informer, InformerState, InformerStats, Namespaces, Representation, Select,
+    CacheError, Informer, InformerReport, InformerState, Namespaces, Representation, Select,
     core::Core,
     erased::Informing,
     life::{Lease, Life, first},
+    metrics::Row,
     select::Scope,
     tend::Declared,
 };
@@ -16,7 +17,12 @@ use hashbrown::HashMap;
 use kube_client::Client;
 use kube_core::{GroupVersionKind, TypeMeta};
 use parking_lot::Mutex;
-use std::{any::TypeId, fmt, sync::Arc, time::Duration};
+use std::{
+    any::TypeId,
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 /// How long an informer outlives its last user, if nothing else is said.
@@ -112,15 +118,42 @@ impl Cache {
         Ok(informer)
     }
 
-    /// State and numbers of every informer, sorted by kind: for debug pages.
-    pub fn informers(&self) -> Vec<(GroupVersionKind, InformerState, InformerStats)> {
-        let mut informers = self.0.declared();
-        informers.sort_by(|a, b| (&a.gvk.kind, &a.gvk.group).cmp(&(&b.gvk.kind, &b.gvk.group)));
-        let line = |declared: &Arc<Declared>| {
-            let state = InformerState::of(declared.core.condition());
-            (declared.gvk.clone(), state, InformerStats::of(&*declared.core))
+    /// State and numbers of every informer, sorted by kind: for debug pages, as JSON or as they are. As metrics: [`CacheMetrics`](super::CacheMetrics).
+    pub fn informers(&self) -> Vec<InformerReport> {
+        let report = |declared: &Arc<Declared>| InformerReport {
+            gvk: declared.gvk.clone(),
+            scope: declared.scope.to_string(),
+            representation: declared.representation,
+            state: InformerState::of(declared.core.condition()),
+            stats: declared.core.stats(),
+            largest: declared.core.largest(),
         };
-        informers.iter().map(line).collect()
+        self.sorted().iter().map(report).collect()
+    }
+
+    /// The same for metrics.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let row = |declared: &Arc<Declared>| Row {
+            gvk: declared.gvk.clone(),
+            scope: declared.scope.to_string(),
+            state: InformerState::of(declared.core.condition()),
+            stats: declared.core.stats(),
+        };
+        self.sorted().iter().map(row).collect()
+    }
+
+    fn sorted(&self) -> Vec<Arc<Declared>> {
+        let mut informers = self.0.declared();
+        informers.sort_by_cached_key(|declared| {
+            let GroupVersionKind { group, version, kind } = declared.gvk.clone();
+            (kind, group, version, declared.scope.to_string())
+        });
+        informers
+    }
+
+    /// For who must not keep it alive.
+    pub(super) fn downgrade(&self) -> WeakCache {
+        WeakCache(Arc::downgrade(&self.0))
     }
 
     /// Until every informer declared so far is synced. As [`Informer::await_synced`] it waits for as long as the server refuses one.
@@ -242,6 +275,21 @@ fn new_core<K: KubeObject>(select: &Select<K>) -> Arc<dyn Informing> {
         Representation::Typed => Arc::new(Core::<K>::new(decoder)),
         Representation::Compact => Arc::new(Core::<Compact>::new(decoder)),
         Representation::Metadata => Arc::new(Core::<MetadataOnly>::new(decoder)),
+    }
+}
+
+/// A cache that may be gone.
+pub(super) struct WeakCache(Weak<Shared>);
+
+impl WeakCache {
+    pub(super) fn upgrade(&self) -> Option<Cache> {
+        self.0.upgrade().map(Cache)
+    }
+}
+
+impl fmt::Debug for WeakCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakCache")
     }
 }
 

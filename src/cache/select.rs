@@ -3,6 +3,7 @@
 use super::{CacheError, selector::Selector};
 use crate::object::{KubeObject, Metadata, StaticKind};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde::Serialize;
 use std::{fmt, marker::PhantomData};
 
 /// Objects in a page of a list, if nothing else is said: client-go's.
@@ -44,7 +45,8 @@ pub(super) struct Resource {
 }
 
 /// How an informer keeps objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Representation {
     /// Decoded: the default for a typed kind. Reads share what is there. Serves the type and its metadata.

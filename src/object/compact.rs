@@ -31,6 +31,10 @@ impl Compact {
         &self.forms
     }
 
+    pub(super) fn types(&self) -> &TypeMeta {
+        &self.types
+    }
+
     #[cfg(test)]
     pub(super) fn body(&self) -> &str {
         &self.body
@@ -38,6 +42,8 @@ impl Compact {
 }
 
 impl Payload for Compact {
+    const WALKED: bool = false;
+
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { types, meta, rest } = ReadParts { decoder, rest: true }.deserialize(deserializer)?;
         // Braces, and for each field two quotes, a colon and a comma; more only for a name with escapes.

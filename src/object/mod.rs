@@ -37,6 +37,7 @@ mod lean;
 mod meta;
 mod payload;
 mod size;
+mod weight;
 mod wire_meta;
 
 #[cfg(test)]

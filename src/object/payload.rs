@@ -15,7 +15,7 @@ use super::{
     meta::Meta,
     size,
 };
-use kube_core::TypeMeta;
+use kube_core::{GroupVersionKind, TypeMeta};
 use serde::{Deserializer, de::DeserializeSeed};
 use std::{any::Any, sync::Arc};
 
@@ -32,7 +32,10 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
         self.meta().resource_version()?.parse().ok()
     }
 
-    /// About how much memory it takes. For a typed object this is a walk over all of it.
+    /// Whether [`Self::heap_bytes`] is a walk over all of it.
+    const WALKED: bool;
+
+    /// About how much memory it takes.
     fn heap_bytes(&self) -> usize;
 
     /// As a `K`: the object itself, if it is one.
@@ -44,6 +47,8 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
 
 /// A typed object is its own payload.
 impl<T: KubeObject> Payload for T {
+    const WALKED: bool = true;
+
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let object = T::deserialize(Lean::new(deserializer, decoder.types(), decoder.keeps_managed_fields()))?;
         match object.meta().name.as_deref() {
@@ -81,6 +86,9 @@ pub(crate) trait Typed: Any + Send + Sync {
     /// `apiVersion`, `kind` and `metadata` as JSON.
     fn partial(&self) -> Result<serde_json::Value, serde_json::Error>;
 
+    /// `None` if it does not say.
+    fn kind(&self) -> Option<GroupVersionKind>;
+
     /// For errors.
     fn kind_and_key(&self) -> (String, ObjectKey);
 }
@@ -98,6 +106,10 @@ impl<T: KubeObject> Typed for T {
         }
         partial.insert("metadata".into(), serde_json::to_value(kube_core::Resource::meta(self))?);
         Ok(partial.into())
+    }
+
+    fn kind(&self) -> Option<GroupVersionKind> {
+        self.gvk()
     }
 
     fn kind_and_key(&self) -> (String, ObjectKey) {
@@ -134,9 +146,15 @@ impl MetadataOnly {
     pub(super) fn named(key: ObjectKey) -> Self {
         Self { types: Arc::default(), meta: CompactMeta::named(key) }
     }
+
+    pub(super) fn types(&self) -> &TypeMeta {
+        &self.types
+    }
 }
 
 impl Payload for MetadataOnly {
+    const WALKED: bool = false;
+
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { meta, .. } = ReadParts { decoder, rest: false }.deserialize(deserializer)?;
         // Servers say `PartialObjectMetadata`; the kind it is the metadata of says more.

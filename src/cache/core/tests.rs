@@ -221,7 +221,7 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     let entry = |namespace: &str, version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object) }
+        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
     };
     let mut cursor = core.subscribe();
     parts[0].all(vec![entry("a", 7)], Vec::new(), 10);

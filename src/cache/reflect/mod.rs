@@ -56,6 +56,8 @@ pub(crate) trait Sink: Send + Sync {
     /// Nothing else happened up to this revision.
     fn nothing_up_to(&self, revision: u64);
     fn undecodable(&self, what: Undecodable);
+    /// The server watches.
+    fn watching(&self);
     /// The server answers.
     fn well(&self);
     /// It does not, or not as it should.
@@ -188,6 +190,7 @@ impl<S: Sink> Reflector<S> {
                 },
                 Ok(Line::Bookmark { version, initial: true }) => {
                     self.all(listed, &version);
+                    self.sink.watching();
                     return self.follow(stream, version).await;
                 }
                 Ok(Line::Bookmark { .. }) => {}
@@ -205,6 +208,7 @@ impl<S: Sink> Reflector<S> {
         let time = watch_time();
         match self.send(self.place.watch(&version, time)).await {
             Ok(response) => {
+                self.sink.watching();
                 self.sink.well();
                 self.follow(Stream::new(response.into_body(), time + SILENCE), version).await
             }
@@ -290,7 +294,10 @@ impl<S: Sink> Reflector<S> {
     /// Which one it is, if it cannot be decoded and that can be told.
     fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Option<ObjectKey>> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
-            Ok(payload) => Ok(Entry { key: payload.key(), object: Arc::new(payload) }),
+            Ok(payload) => {
+                let bytes = self.sink.decoder().weigh(&payload, object.get().len());
+                Ok(Entry { key: payload.key(), object: Arc::new(payload), bytes })
+            }
             Err(what) => {
                 let key = what.key.clone();
                 self.sink.undecodable(what);

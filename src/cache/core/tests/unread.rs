@@ -56,19 +56,19 @@ impl Scene<Strict> {
         self.core.store.get(&ObjectKey::new("default", name)).map(|kept| kept.data.k)
     }
 
-    async fn until(&self, holds: impl Fn(&Counts) -> bool) {
+    async fn until(&self, holds: impl Fn(&InformerStats) -> bool) {
         let holds = async {
-            while !holds(&self.core.counts()) {
+            while !holds(&self.core.stats()) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
         let done = tokio::time::timeout(Duration::from_mins(10), holds).await;
-        assert!(done.is_ok(), "{:?}", self.core.counts());
+        assert!(done.is_ok(), "{:?}", self.core.stats());
     }
 
     /// A gap that only a list closes.
     async fn relist(&self) {
-        let relists = self.core.counts().relists;
+        let relists = self.core.stats().relists;
         self.server.faults().add(Fault::on("watch configmaps").status(410).times(1));
         self.server.faults().add(Fault::on("watch configmaps").drop_watch_after(0).times(1));
         self.until(|counts| counts.relists > relists).await;
@@ -144,6 +144,6 @@ async fn what_could_never_be_read_is_only_counted() {
     scene.until(|counts| counts.decode_errors > 0).await;
     scene.relist().await;
     assert_eq!((scene.kept("a"), scene.core.store.len()), (Some(0), 1));
-    let error = scene.core.counts().last_decode_error.expect("it is told");
+    let error = scene.core.stats().last_decode_error.expect("it is told");
     assert!(error.contains("default/b") && error.contains("invalid digit"), "{error}");
 }
