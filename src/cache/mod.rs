@@ -49,6 +49,8 @@ mod erased;
 mod error;
 mod events;
 mod fan;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the ledger of own writes, which comes next"))]
+mod fields;
 mod indexed;
 mod informer;
 mod life;
