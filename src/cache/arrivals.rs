@@ -187,7 +187,7 @@ impl Sink for Ear<'_> {
     fn decoder(&self) -> &Decoder {
         self.decoder
     }
-    fn all(&self, entries: Vec<Entry<MetadataOnly>>, _: u64) {
+    fn all(&self, entries: Vec<Entry<MetadataOnly>>, _: Vec<ObjectKey>, _: u64) {
         let groups: HashSet<_> = entries.iter().filter_map(|entry| group(&entry.key)).collect();
         self.arrivals.hint(groups);
     }
@@ -199,6 +199,7 @@ impl Sink for Ear<'_> {
     fn undecodable(&self, what: Undecodable) {
         self.arrivals.hint(what.key.as_ref().and_then(group));
     }
+    fn watching(&self) {}
     fn well(&self) {
         self.arrivals.set_blind(None);
     }

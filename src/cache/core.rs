@@ -5,22 +5,22 @@
 //! has nothing to say before it was listed; the objects of one that leaves are gone, as if a list had not shown them any more.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. What comes twice, or too late, is nothing: an object's revision only grows.
+//! became. What comes twice, or too late, is nothing: an object's revision only grows. What can no longer be read stays as it was until it can be
+//! again, or is gone; what never could is only counted.
 
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
     life::first,
     parts::Parts,
     reflect::{Failure, Sink},
+    stats::{InformerStats, LARGEST, ObjectSize, Tally, Trouble},
     store::{Change, Entry, Store},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
 use parking_lot::Mutex;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    cmp::Reverse,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::SystemTime,
 };
 use tokio::{sync::watch, time::Instant};
@@ -51,11 +51,8 @@ pub(crate) struct Core<P> {
     condition: watch::Sender<Condition>,
     /// Whether the first list of every part has come: from then on, reads are served.
     listed: watch::Sender<bool>,
-    events: AtomicU64,
-    relists: AtomicU64,
-    decode_errors: AtomicU64,
-    last_decode_error: Mutex<Option<Undecodable>>,
-    last_event: Mutex<Option<Instant>>,
+    tally: Tally,
+    decode_errors: Trouble<Undecodable>,
 }
 
 impl<P: Payload> Core<P> {
@@ -67,11 +64,8 @@ impl<P: Payload> Core<P> {
             parts: Mutex::default(),
             condition: watch::Sender::new(Condition::Idle),
             listed: watch::Sender::new(false),
-            events: AtomicU64::new(0),
-            relists: AtomicU64::new(0),
-            decode_errors: AtomicU64::new(0),
-            last_decode_error: Mutex::default(),
-            last_event: Mutex::default(),
+            tally: Tally::default(),
+            decode_errors: Trouble::default(),
         }
     }
 
@@ -104,20 +98,20 @@ impl<P: Payload> Core<P> {
         let reached = if self.is_listed() { parts.reached() } else { None };
         let about = |key: &ObjectKey| parts.has(Some(namespace), key);
         let revision = reached.unwrap_or_else(|| self.store.revision());
-        let changes = self.replace(about, Vec::new(), revision, false);
+        let changes = self.replace(about, Vec::new(), &[], revision, false);
         self.judge(&parts);
         drop(parts);
-        self.happened(changes);
+        self.tally.happened(changes);
     }
 
     /// All parts that there are in the beginning have joined: when each was listed, so is the whole. What is of none of them, from before, is gone.
     pub(crate) fn all_joined(&self) {
         let mut parts = self.parts.lock();
         parts.all_joined();
-        let changes = self.replace(|key| !parts.have(key), Vec::new(), self.store.revision(), false);
+        let changes = self.replace(|key| !parts.have(key), Vec::new(), &[], self.store.revision(), false);
         self.judge(&parts);
         drop(parts);
-        self.happened(changes);
+        self.tally.happened(changes);
     }
 
     /// The conditions that it comes to be in.
@@ -155,8 +149,8 @@ impl<P: Payload> Core<P> {
 
     /// There is no such kind any more, nor are there objects. For when no loop runs.
     pub(crate) fn clear(&self) {
-        let deleted = self.replace(|_| true, Vec::new(), self.store.revision(), false);
-        self.happened(deleted);
+        let deleted = self.replace(|_| true, Vec::new(), &[], self.store.revision(), false);
+        self.tally.happened(deleted);
     }
 
     /// Ended for good: handlers are told what is left, and that it is over.
@@ -186,27 +180,51 @@ impl<P: Payload> Core<P> {
         self.fan.subscribe(|| self.store.snapshot().into_entries())
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            events: self.events.load(Relaxed),
-            relists: self.relists.load(Relaxed),
-            decode_errors: self.decode_errors.load(Relaxed),
-            last_decode_error: self.last_decode_error.lock().as_ref().map(ToString::to_string),
-            last_event: *self.last_event.lock(),
+    pub(crate) fn stats(&self) -> InformerStats {
+        let (decode_errors, last_decode_error) = self.decode_errors.read();
+        let (index_errors, last_index_error) = self.store.index_errors.read();
+        let heard = self.parts.lock().heard();
+        InformerStats {
+            objects: self.store.len(),
+            approximate_bytes: self.store.bytes(),
+            since_heard: heard.map(|heard| heard.elapsed()),
+            decode_errors,
+            last_decode_error,
+            index_errors,
+            last_index_error,
+            handlers: self.fan.stats(),
+            ..self.tally.read()
         }
     }
 
-    fn happened(&self, events: u64) {
-        if events > 0 {
-            self.events.fetch_add(events, Relaxed);
-            *self.last_event.lock() = Some(Instant::now());
+    /// The largest objects: chosen by the sizes they were taken for, and then measured.
+    pub(crate) fn largest(&self) -> Vec<ObjectSize> {
+        let snapshot = self.store.snapshot();
+        let mut entries: Vec<_> = snapshot.iter().collect();
+        let last = LARGEST.min(entries.len());
+        if last < entries.len() {
+            entries.select_nth_unstable_by_key(last, |entry| Reverse(entry.bytes));
         }
+        let size = |entry: &&Entry<P>| ObjectSize {
+            key: entry.key.clone(),
+            approximate_bytes: entry.object.heap_bytes() as u64,
+        };
+        let mut largest: Vec<_> = entries[..last].iter().map(size).collect();
+        largest.sort_by(|a, b| (Reverse(a.approximate_bytes), &a.key).cmp(&(Reverse(b.approximate_bytes), &b.key)));
+        largest
     }
 
-    /// A list of what it is `about`, in the store and told.
-    fn replace(&self, about: impl Fn(&ObjectKey) -> bool, entries: Vec<Entry<P>>, revision: u64, first: bool) -> u64 {
+    /// A list of what it is `about`, in the store and told. What could not be read stays as it was.
+    fn replace(
+        &self,
+        about: impl Fn(&ObjectKey) -> bool,
+        entries: Vec<Entry<P>>,
+        unread: &[ObjectKey],
+        revision: u64,
+        first: bool,
+    ) -> u64 {
         self.fan.write(|publisher| {
-            let changes = self.store.replace(about, entries, revision, is_same);
+            let changes = self.store.replace(about, entries, unread, revision, is_same);
             let count = changes.len() as u64;
             publisher.publish_all(changes.into_iter().map(|change: Change<P>| Event::listed(change, first)));
             count
@@ -223,16 +241,6 @@ impl<P: Payload> Core<P> {
     }
 }
 
-/// What has happened so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) events: u64,
-    pub(crate) relists: u64,
-    pub(crate) decode_errors: u64,
-    pub(crate) last_decode_error: Option<String>,
-    pub(crate) last_event: Option<Instant>,
-}
-
 /// One loop's end of the informer: the objects of one namespace, or all that are in none of the others. Once that has left, it says nothing.
 pub(crate) struct Part<P> {
     core: Arc<Core<P>>,
@@ -245,6 +253,7 @@ impl<P: Payload> Part<P> {
         let mut parts = self.core.parts.lock();
         let Some(state) = parts.get_mut(self.namespace.as_deref()) else { return R::default() };
         state.revision = Some(revision);
+        state.heard = Some(Instant::now());
         let all = self.core.is_listed() || parts.are_listed();
         change(parts.reached().filter(|_| all).unwrap_or_default(), &parts)
     }
@@ -270,18 +279,18 @@ impl<P: Payload> Sink for Part<P> {
         &self.core.decoder
     }
 
-    fn all(&self, entries: Vec<Entry<P>>, revision: u64) {
+    fn all(&self, entries: Vec<Entry<P>>, unread: Vec<ObjectKey>, revision: u64) {
         let core = &self.core;
         let again = self.is_listed();
         let first = !again && !core.is_listed();
         let changes = self.at(revision, |reached, parts| {
             let about = |key: &ObjectKey| parts.has(self.namespace.as_deref(), key);
-            let changes = core.replace(about, entries, reached, first);
+            let changes = core.replace(about, entries, &unread, reached, first);
             core.judge(parts);
             changes
         });
-        core.happened(changes);
-        core.relists.fetch_add(u64::from(again), Relaxed);
+        core.tally.happened(changes);
+        core.tally.relists.fetch_add(u64::from(again), Relaxed);
     }
 
     fn put(&self, entry: Entry<P>, revision: u64) {
@@ -299,7 +308,7 @@ impl<P: Payload> Sink for Part<P> {
                 });
             });
         });
-        core.happened(1);
+        core.tally.happened(1);
     }
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
@@ -314,7 +323,7 @@ impl<P: Payload> Sink for Part<P> {
                 1
             })
         });
-        core.happened(deleted);
+        core.tally.happened(deleted);
     }
 
     fn nothing_up_to(&self, revision: u64) {
@@ -324,8 +333,16 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn undecodable(&self, what: Undecodable) {
-        self.core.decode_errors.fetch_add(1, Relaxed);
-        *self.core.last_decode_error.lock() = Some(what);
+        self.core.decode_errors.note(what);
+    }
+
+    fn watching(&self) {
+        let mut parts = self.core.parts.lock();
+        let Some(part) = parts.get_mut(self.namespace.as_deref()) else { return };
+        part.heard = Some(Instant::now());
+        if std::mem::replace(&mut part.watched, true) {
+            self.core.tally.watch_restarts.fetch_add(1, Relaxed);
+        }
     }
 
     fn well(&self) {

@@ -1,9 +1,10 @@
 //! An informer's core, whatever it keeps: what handles and the cache hold, so that one informer serves readers of several types.
 
 use super::{
-    core::{Condition, Core, Counts},
+    core::{Condition, Core},
     fan::{self, Cursor, Item},
     reflect::{Failure, Place, Reflector},
+    stats::{InformerStats, ObjectSize},
     store::{Entry, Indexer, Lookup, Table, Values},
 };
 use crate::{
@@ -31,10 +32,6 @@ pub(super) trait Informing: Send + Sync {
         lookups: &[Lookup<'_>],
         see: &mut dyn FnMut(&dyn Shown) -> ControlFlow<()>,
     );
-    /// How many are there at most, for who keeps what they are shown.
-    fn len(&self) -> usize;
-    /// A walk over all of them.
-    fn heap_bytes(&self) -> usize;
     fn revision(&self) -> u64;
     /// Gives the number of the index.
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize;
@@ -43,7 +40,9 @@ pub(super) trait Informing: Send + Sync {
     fn condition(&self) -> Condition;
     fn conditions(&self) -> watch::Receiver<Condition>;
     fn set_condition(&self, condition: Condition);
-    fn counts(&self) -> Counts;
+    fn stats(&self) -> InformerStats;
+    /// A walk over all of them.
+    fn largest(&self) -> Vec<ObjectSize>;
     fn is_listed(&self) -> bool;
     /// See [`Core::synced`].
     fn synced(self: Arc<Self>) -> BoxFuture<bool>;
@@ -138,7 +137,7 @@ impl<P: Payload> From<fan::Event<P>> for Event {
 struct OfBodies(Arc<dyn Indexer<Body>>);
 
 impl<P: Payload> Indexer<Arc<P>> for OfBodies {
-    fn values(&self, object: &Arc<P>) -> Values {
+    fn values(&self, object: &Arc<P>) -> Result<Values, String> {
         self.0.values(&object.clone().into_body())
     }
     fn table(&self) -> Box<dyn Table> {
@@ -159,14 +158,6 @@ impl<P: Payload> Informing for Core<P> {
     ) {
         let snapshot = self.store.select(namespace, lookups);
         let _ = snapshot.iter().try_for_each(|entry| see(entry));
-    }
-
-    fn len(&self) -> usize {
-        self.store.len()
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.store.snapshot().iter().map(|entry| entry.object.heap_bytes()).sum()
     }
 
     fn revision(&self) -> u64 {
@@ -197,8 +188,12 @@ impl<P: Payload> Informing for Core<P> {
         Core::set_condition(self, condition);
     }
 
-    fn counts(&self) -> Counts {
-        Core::counts(self)
+    fn stats(&self) -> InformerStats {
+        Core::stats(self)
+    }
+
+    fn largest(&self) -> Vec<ObjectSize> {
+        Core::largest(self)
     }
 
     fn is_listed(&self) -> bool {

@@ -10,6 +10,8 @@ use std::{fmt, hash::Hash, marker::PhantomData, ops::ControlFlow, sync::Arc};
 /// Objects by what a function says of them. Made by [`Informer::index`], removed when its last clone, and the last query by it, is dropped. It holds
 /// its informer.
 ///
+/// What cannot be read as a `K`, or what the function panics on, is in no index: [`InformerStats`](super::InformerStats) count it, and say why.
+///
 /// Use it where a list would look at many objects to find few: what refers to a secret, what an owner has.
 pub struct Index<K, V>(Arc<Held<K, V>>);
 
@@ -28,7 +30,10 @@ impl<K, V> Drop for Held<K, V> {
 impl<K: KubeObject, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
     pub(super) fn new(informer: Informer<K>, values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static) -> Self {
         // What cannot be read as the kind cannot be found by what is in it.
-        let values = move |body: &Body| body.decode::<K>().map(|object| values(&object)).unwrap_or_default();
+        let values = move |body: &Body| match body.decode::<K>() {
+            Ok(object) => Ok(values(&object)),
+            Err(error) => Err(error.to_string()),
+        };
         let number = informer.core.add_index(Arc::new(Function::new(values)));
         Self(Arc::new(Held { informer, number, value: PhantomData }))
     }

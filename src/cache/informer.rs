@@ -1,7 +1,7 @@
 //! The handle by which one kind and selection is read.
 
 use super::{
-    CacheError, Events, Index, Query,
+    CacheError, Events, Index, InformerStats, ObjectSize, Query,
     core::Condition,
     erased::{Informing, Shown},
     life::Lease,
@@ -50,9 +50,14 @@ impl<K> Informer<K> {
         InformerState::of(self.core.condition())
     }
 
-    /// What is in it, and what has happened. Walks over all objects for their size: for debug pages, not for every request.
+    /// What is in it, and what has happened. Cheap: nothing is walked over.
     pub fn stats(&self) -> InformerStats {
-        InformerStats::of(&*self.core)
+        self.core.stats()
+    }
+
+    /// The five objects that take the most memory, the largest first. Looks at the size of each: for debug pages, not for every request.
+    pub fn largest(&self) -> Vec<ObjectSize> {
+        self.core.largest()
     }
 
     /// Up to where the store is, bookmarks included: what was written up to this revision is in it. Of several namespaces, each with a watch of its own,
@@ -171,6 +176,7 @@ pub(super) fn why_not(condition: Condition) -> String {
 
 /// How an informer is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InformerState {
     /// Declared in a cache that does not run yet.
@@ -187,6 +193,7 @@ pub enum InformerState {
     /// Serving what it had, if it had something.
     Degraded {
         /// Since when.
+        #[serde(serialize_with = "super::stats::rfc3339")]
         since: SystemTime,
         /// In the server's own words.
         error: String,
@@ -204,41 +211,6 @@ impl InformerState {
             Condition::Synced => Self::Synced,
             Condition::Degraded { since, error } => Self::Degraded { since, error },
             Condition::Ended => Self::Removed,
-        }
-    }
-}
-
-/// What is in an informer, and what has happened.
-#[derive(Clone, Debug, Default, Serialize)]
-#[non_exhaustive]
-pub struct InformerStats {
-    /// How many there are.
-    pub objects: usize,
-    /// About how much memory they take.
-    pub approximate_bytes: usize,
-    /// Changes so far, those of the first list included.
-    pub events: u64,
-    /// Lists after the first one: each is a gap in what the server could tell.
-    pub relists: u64,
-    /// Objects left out because they did not fit the type.
-    pub decode_errors: u64,
-    /// The last one, and what to do about it.
-    pub last_decode_error: Option<String>,
-    /// How long ago something last changed.
-    pub since_last_event: Option<Duration>,
-}
-
-impl InformerStats {
-    pub(super) fn of(core: &dyn Informing) -> Self {
-        let counts = core.counts();
-        Self {
-            objects: core.len(),
-            approximate_bytes: core.heap_bytes(),
-            events: counts.events,
-            relists: counts.relists,
-            decode_errors: counts.decode_errors,
-            last_decode_error: counts.last_decode_error,
-            since_last_event: counts.last_event.map(|last| last.elapsed()),
         }
     }
 }

@@ -52,12 +52,14 @@ mod discover;
 mod erased;
 mod error;
 mod events;
-#[cfg_attr(not(test), expect(dead_code, reason = "the statistics of handlers are for sources, which come next"))]
 mod fan;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the ledger of own writes, which comes next"))]
+mod fields;
 mod indexed;
 mod informer;
 mod life;
 mod loops;
+mod metrics;
 mod namespaces;
 mod options;
 mod parts;
@@ -69,10 +71,7 @@ mod resync;
 mod scope;
 mod select;
 mod selector;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "snapshots that say what they are of are for the client, which comes next")
-)]
+mod stats;
 mod store;
 mod tend;
 
@@ -80,10 +79,12 @@ pub use self::{
     error::CacheError,
     events::{Events, Notice},
     indexed::Index,
-    informer::{Informer, InformerState, InformerStats},
+    informer::{Informer, InformerState},
+    metrics::CacheMetrics,
     namespaces::{InNamespace, Namespaces},
     options::CacheOptions,
     query::Query,
     registry::Cache,
     select::{Representation, Select},
+    stats::{HandlerStats, InformerReport, InformerStats, ObjectSize},
 };

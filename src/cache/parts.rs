@@ -6,6 +6,7 @@
 use super::core::Condition;
 use crate::object::ObjectKey;
 use std::collections::BTreeMap;
+use tokio::time::Instant;
 
 pub(super) struct Parts {
     /// Of everything that no namespace has.
@@ -24,6 +25,9 @@ pub(super) struct State {
     /// Up to where it is, once it was listed.
     pub(super) revision: Option<u64>,
     pub(super) condition: Condition,
+    /// When the server last said something of it.
+    pub(super) heard: Option<Instant>,
+    pub(super) watched: bool,
 }
 
 impl Default for Parts {
@@ -40,7 +44,7 @@ impl Parts {
 
     /// A part that begins, also one that was there.
     pub(super) fn begin(&mut self, namespace: Option<&str>) {
-        let state = State { revision: None, condition: self.start.clone() };
+        let state = State { revision: None, condition: self.start.clone(), heard: None, watched: false };
         match namespace {
             Some(name) => drop(self.namespaces.insert(name.to_owned(), state)),
             None => self.rest = Some(state),
@@ -87,6 +91,11 @@ impl Parts {
 
     pub(super) fn are_listed(&self) -> bool {
         self.known && self.all().all(|part| part.revision.is_some())
+    }
+
+    /// When that one was heard of that was heard of longest ago.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.all().filter_map(|part| part.heard).min()
     }
 
     /// Up to where those are that were listed.

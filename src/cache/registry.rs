@@ -5,11 +5,12 @@
 //! The exception is one that is removed by name: its handles say so.
 
 use super::{
-    CacheError, CacheOptions, Informer, InformerState, InformerStats, Select,
+    CacheError, CacheOptions, Informer, InformerReport, InformerState, Select,
     arrivals::Arrivals,
     erased::Informing,
     informer::why_not,
     life::{Lease, Life, first},
+    metrics::Row,
     plan::Plan,
     scope::Scope,
     select::Said,
@@ -20,7 +21,11 @@ use hashbrown::HashMap;
 use kube_client::Client;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 use tokio::{runtime::Handle, sync::watch, task::JoinSet, time::timeout};
 
 /// Informers, and what runs them. A handle; clones share the informers. Nothing runs before [`Self::run_until`].
@@ -90,15 +95,42 @@ impl Cache {
         }
     }
 
-    /// State and numbers of every informer, sorted by kind: for debug pages.
-    pub fn informers(&self) -> Vec<(GroupVersionKind, InformerState, InformerStats)> {
-        let mut informers = self.0.declared();
-        informers.sort_by(|a, b| (&a.gvk.kind, &a.gvk.group).cmp(&(&b.gvk.kind, &b.gvk.group)));
-        let line = |declared: &Arc<Declared>| {
-            let state = InformerState::of(declared.core.condition());
-            (declared.gvk.clone(), state, InformerStats::of(&*declared.core))
+    /// State and numbers of every informer, sorted by kind: for debug pages, as JSON or as they are. As metrics: [`CacheMetrics`](super::CacheMetrics).
+    pub fn informers(&self) -> Vec<InformerReport> {
+        let report = |declared: &Arc<Declared>| InformerReport {
+            gvk: declared.gvk.clone(),
+            scope: declared.plan.scope.to_string(),
+            representation: declared.plan.representation,
+            state: InformerState::of(declared.core.condition()),
+            stats: declared.core.stats(),
+            largest: declared.core.largest(),
         };
-        informers.iter().map(line).collect()
+        self.sorted().iter().map(report).collect()
+    }
+
+    /// The same for metrics.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let row = |declared: &Arc<Declared>| Row {
+            gvk: declared.gvk.clone(),
+            scope: declared.plan.scope.to_string(),
+            state: InformerState::of(declared.core.condition()),
+            stats: declared.core.stats(),
+        };
+        self.sorted().iter().map(row).collect()
+    }
+
+    fn sorted(&self) -> Vec<Arc<Declared>> {
+        let mut informers = self.0.declared();
+        informers.sort_by_cached_key(|declared| {
+            let GroupVersionKind { group, version, kind } = declared.gvk.clone();
+            (kind, group, version, declared.plan.scope.to_string())
+        });
+        informers
+    }
+
+    /// For who must not keep it alive.
+    pub(super) fn downgrade(&self) -> WeakCache {
+        WeakCache(Arc::downgrade(&self.0))
     }
 
     /// Until every informer declared so far is synced. As [`Informer::await_synced`] it waits for as long as the server refuses one.
@@ -258,6 +290,21 @@ impl Drop for Running<'_> {
         for declared in self.0.declared() {
             declared.core.end();
         }
+    }
+}
+
+/// A cache that may be gone.
+pub(super) struct WeakCache(Weak<Shared>);
+
+impl WeakCache {
+    pub(super) fn upgrade(&self) -> Option<Cache> {
+        self.0.upgrade().map(Cache)
+    }
+}
+
+impl fmt::Debug for WeakCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakCache")
     }
 }
 

@@ -11,10 +11,11 @@
 
 use super::{
     CacheError, Namespaces,
+    fields::FieldSelector,
     namespaces::{InNamespace, Selectors},
     selector::Selector,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 /// One who has said something.
 #[derive(Clone, Copy)]
@@ -64,7 +65,7 @@ impl Scope {
                 if scope.parts.is_empty() {
                     return Err(CacheError::NoNamespace { kind: kind.to_owned() });
                 }
-                scope.exclude_named();
+                scope.exclude_named()?;
             }
             Namespaces::Labelled(selector) => {
                 scope.labelled = Some(Selector::parse(selector)?.to_string());
@@ -93,12 +94,36 @@ impl Scope {
     }
 
     /// What is kept of all other namespaces is nothing of those.
-    fn exclude_named(&mut self) {
+    fn exclude_named(&mut self) -> Result<(), CacheError> {
         let named: Vec<_> = self.parts.keys().flatten().map(|name| format!("metadata.namespace!={name}")).collect();
-        if let Some(others) = self.parts.get_mut(&None) {
-            let all = named.into_iter().chain(others.fields.take());
-            others.fields = canonical_fields(&all.collect::<Vec<_>>().join(","));
+        if let Some(others) = self.parts.get_mut(&None).filter(|_| !named.is_empty()) {
+            let all: Vec<_> = named.into_iter().chain(others.fields.take()).collect();
+            others.fields = Some(FieldSelector::parse(&all.join(","))?.to_string());
         }
+        Ok(())
+    }
+}
+
+/// For people.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut alike: Vec<(&Selectors, Vec<&str>)> = Vec::new();
+        for (namespace, selectors) in self.parts.iter().rev() {
+            let name = namespace.as_deref().unwrap_or(if self.parts.len() > 1 { "others" } else { "" });
+            match alike.iter_mut().find(|(one, _)| *one == selectors) {
+                Some((_, names)) => names.insert(0, name),
+                None => alike.insert(0, (selectors, vec![name])),
+            }
+        }
+        let words = |(selectors, names): (&Selectors, Vec<&str>)| {
+            let names = Some(names.join(", ")).filter(|names| !names.is_empty()).map(|names| format!("in {names}"));
+            let labels = selectors.labels.as_ref().map(|labels| format!("labelled {labels}"));
+            let fields = selectors.fields.as_ref().map(|fields| format!("with {fields}"));
+            [names, labels, fields].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        };
+        let namespaces = self.labelled.as_ref().map(|labels| format!("in namespaces labelled {labels}"));
+        let parts = alike.into_iter().map(words).filter(|words| !words.is_empty());
+        f.write_str(&namespaces.into_iter().chain(parts).collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -117,27 +142,6 @@ fn first_said<'a>(said: impl Iterator<Item = &'a Selectors> + Clone) -> Result<S
     let labels = said.clone().find_map(|said| said.labels.as_deref()).unwrap_or_default();
     let labels = Selector::parse(labels)?.to_string();
     let fields = said.clone().find_map(|said| said.fields.as_deref()).unwrap_or_default();
-    Ok(Selectors { labels: Some(labels).filter(|labels| !labels.is_empty()), fields: canonical_fields(fields) })
-}
-
-/// Only in an order of its own and with one sign for equality; what the fields mean is the server's to say.
-fn canonical_fields(text: &str) -> Option<String> {
-    let mut terms: Vec<_> = Vec::new();
-    let (mut begin, mut escaped) = (0, false);
-    for (at, character) in text.char_indices() {
-        if character == ',' && !escaped {
-            terms.push(&text[begin..at]);
-            begin = at + 1;
-        }
-        escaped = character == '\\' && !escaped;
-    }
-    terms.push(&text[begin..]);
-    let single = |term: &str| match term.find('=') {
-        Some(at) if term[at..].starts_with("==") => format!("{}{}", &term[..at], &term[at + 1..]),
-        _ => term.to_owned(),
-    };
-    let mut terms: Vec<_> = terms.into_iter().filter(|term| !term.trim().is_empty()).map(single).collect();
-    terms.sort();
-    terms.dedup();
-    (!terms.is_empty()).then(|| terms.join(","))
+    let said = |selector: String| (!selector.is_empty()).then_some(selector);
+    Ok(Selectors { labels: said(labels), fields: said(FieldSelector::parse(fields)?.to_string()) })
 }

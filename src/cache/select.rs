@@ -3,6 +3,7 @@
 use super::{Namespaces, core::Core, erased::Informing, namespaces::Selectors, scope::Layer};
 use crate::object::{AnyKind, Decoder, KubeObject, Metadata, StaticKind, Transform};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde::Serialize;
 use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 /// Which objects of which kind to keep, and in what form. What is not said is as [`CacheOptions`](super::CacheOptions) say: for the kind, then for
@@ -75,7 +76,8 @@ pub(super) struct Resource {
 }
 
 /// How an informer keeps objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Representation {
     /// Decoded: the default for a typed kind. Reads share what is there. Serves the type and its metadata.

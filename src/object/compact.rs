@@ -34,6 +34,10 @@ impl Compact {
         &self.forms
     }
 
+    pub(super) fn types(&self) -> &TypeMeta {
+        &self.types
+    }
+
     /// As it came.
     fn plain<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { types, meta, rest } = ReadParts { decoder, rest: true }.deserialize(deserializer)?;
@@ -61,6 +65,8 @@ impl Compact {
 }
 
 impl Payload for Compact {
+    const WALKED: bool = false;
+
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let plain = Self::plain(decoder, deserializer)?;
         let Some(transform) = decoder.transforms() else { return Ok(plain) };

@@ -10,6 +10,7 @@ use super::{
     key::ObjectKey,
     payload::Payload,
     transform::Transform,
+    weight::Weights,
     wire_meta::{Text, WireMeta},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -33,12 +34,14 @@ pub(crate) struct Decoder {
     managed_fields: bool,
     transform: Option<Transform>,
     registry: Arc<Registry>,
+    weights: Weights,
 }
 
 impl Decoder {
     /// For objects of this kind, which items of lists do not say.
     pub(crate) fn new(types: TypeMeta) -> Self {
-        Self { types: Arc::new(types), managed_fields: false, transform: None, registry: Arc::default() }
+        let (transform, registry, weights) = (None, Arc::default(), Weights::default());
+        Self { types: Arc::new(types), managed_fields: false, transform, registry, weights }
     }
 
     /// Whether to keep `metadata.managedFields`.
@@ -65,6 +68,13 @@ impl Decoder {
         }));
         let payload = payload.unwrap_or_else(|_| Err(Error::custom("the type's own code, or its transform, panicked")));
         payload.map_err(|error| self.undecodable(json, error))
+    }
+
+    /// About how much memory an object takes whose JSON had this length.
+    pub(crate) fn weigh<P: Payload>(&self, payload: &P, json: usize) -> u32 {
+        let walk = || payload.heap_bytes();
+        let bytes = if P::WALKED { self.weights.weigh(json, walk) } else { walk() };
+        u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
     /// To decode an object inside of a larger message, as that is read. Its deserializer must be one of `serde_json`

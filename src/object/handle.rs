@@ -8,6 +8,7 @@ use super::{
     meta::Meta,
     payload::{MetadataOnly, Payload, Typed},
 };
+use kube_core::{GroupVersionKind, TypeMeta};
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 /// An object in memory: key and metadata for free, the whole of it through [`Object::decode`]. A clone is counts only.
@@ -67,6 +68,18 @@ impl<K> Object<K> {
             Body::Typed(object) => object.object_meta(),
             Body::Compact(object) => object.meta(),
             Body::Metadata(object) => object.meta(),
+        }
+    }
+
+    /// The object's own kind, without decoding it; `None` if it does not say, as one made by [`Object::named`].
+    ///
+    /// For what serves every kind: predicates and handlers of an [`Object`] whose kind was forgotten.
+    pub fn gvk(&self) -> Option<GroupVersionKind> {
+        let of = |types: &TypeMeta| (!types.kind.is_empty()).then(|| types.try_into().ok()).flatten();
+        match &self.body {
+            Body::Typed(object) => object.kind(),
+            Body::Compact(object) => of(object.types()),
+            Body::Metadata(object) => of(object.types()),
         }
     }
 

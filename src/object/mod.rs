@@ -38,6 +38,7 @@ mod meta;
 mod payload;
 mod size;
 mod transform;
+mod weight;
 mod wire_meta;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{
     meta::Meta,
     size,
 };
-use kube_core::TypeMeta;
+use kube_core::{GroupVersionKind, TypeMeta};
 use serde::{
     Deserializer,
     de::{DeserializeSeed, Error},
@@ -35,7 +35,10 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
         self.meta().resource_version()?.parse().ok()
     }
 
-    /// About how much memory it takes. For a typed object this is a walk over all of it.
+    /// Whether [`Self::heap_bytes`] is a walk over all of it.
+    const WALKED: bool;
+
+    /// About how much memory it takes.
     fn heap_bytes(&self) -> usize;
 
     /// As a `K`: the object itself, if it is one.
@@ -47,6 +50,8 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
 
 /// A typed object is its own payload.
 impl<T: KubeObject> Payload for T {
+    const WALKED: bool = true;
+
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let mut object = T::deserialize(Lean::new(deserializer, decoder.types(), decoder.keeps_managed_fields()))?;
         if object.meta().name.as_deref().is_none_or(str::is_empty) {
@@ -87,6 +92,9 @@ pub(crate) trait Typed: Any + Send + Sync {
     /// `apiVersion`, `kind` and `metadata` as JSON.
     fn partial(&self) -> Result<serde_json::Value, serde_json::Error>;
 
+    /// `None` if it does not say.
+    fn kind(&self) -> Option<GroupVersionKind>;
+
     /// For errors.
     fn kind_and_key(&self) -> (String, ObjectKey);
 }
@@ -104,6 +112,10 @@ impl<T: KubeObject> Typed for T {
         }
         partial.insert("metadata".into(), serde_json::to_value(kube_core::Resource::meta(self))?);
         Ok(partial.into())
+    }
+
+    fn kind(&self) -> Option<GroupVersionKind> {
+        self.gvk()
     }
 
     fn kind_and_key(&self) -> (String, ObjectKey) {
@@ -140,9 +152,15 @@ impl MetadataOnly {
     pub(super) fn named(key: ObjectKey) -> Self {
         Self { types: Arc::default(), meta: CompactMeta::named(key) }
     }
+
+    pub(super) fn types(&self) -> &TypeMeta {
+        &self.types
+    }
 }
 
 impl Payload for MetadataOnly {
+    const WALKED: bool = false;
+
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { mut meta, .. } = ReadParts { decoder, rest: false }.deserialize(deserializer)?;
         if let Some(transform) = decoder.transforms() {

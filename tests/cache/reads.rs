@@ -9,7 +9,7 @@ use kube_client::{
 use serde_json::json;
 use std::sync::Arc;
 use steersman::{
-    cache::{CacheError, InformerState, Notice, Query, Select},
+    cache::{CacheError, InformerReport, InformerState, Notice, Query, Select},
     event::Event,
     object::ObjectKey,
     testing::{Env, TestServer},
@@ -44,9 +44,10 @@ steersman::env_test! {
         api.delete("second", &DeleteParams::default()).await?;
         until(|| maps.get(&key("second")).unwrap().is_none()).await;
 
-        let lines = cache.informers();
-        let (gvk, state, stats) = &lines[0];
-        assert_eq!((lines.len(), &*gvk.kind, state), (1, "ConfigMap", &InformerState::Synced));
+        let reports = cache.informers();
+        let InformerReport { gvk, state, stats, largest, .. } = &reports[0];
+        assert_eq!((reports.len(), &*gvk.kind, state), (1, "ConfigMap", &InformerState::Synced));
+        assert_eq!(largest.len(), stats.objects);
         assert_eq!((stats.objects, stats.relists), (maps.list(&Query::default())?.len(), 0));
         assert!(stats.approximate_bytes > 0 && stats.events >= 4, "{stats:?}");
         cache.stop().await;

@@ -1,3 +1,5 @@
+mod unread;
+
 use super::*;
 use crate::{
     cache::{
@@ -223,13 +225,13 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     let entry = |namespace: &str, version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object) }
+        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
     };
     let mut cursor = core.subscribe();
-    parts[0].all(vec![entry("a", 7)], 10);
+    parts[0].all(vec![entry("a", 7)], Vec::new(), 10);
     parts[0].well();
     assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (false, 0, Condition::Starting));
-    parts[1].all(vec![entry("b", 3)], 5);
+    parts[1].all(vec![entry("b", 3)], Vec::new(), 5);
     parts[1].well();
     assert_eq!((core.is_listed(), core.store.revision(), core.condition()), (true, 5, Condition::Synced));
     for _ in 0..2 {
@@ -241,7 +243,7 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     assert_eq!(core.store.revision(), 5, "nothing is known of the other one beyond that");
     parts[1].put(entry("b", 15), 15);
     assert_eq!(core.store.revision(), 15);
-    parts[1].all(Vec::new(), 30);
+    parts[1].all(Vec::new(), Vec::new(), 30);
     assert_eq!((core.store.len(), core.store.revision()), (1, 20), "a list of one leaves the other alone");
     parts[1].failed(&Failure::EndedAtOnce);
     assert!(matches!(core.condition(), Condition::Degraded { .. }), "the worst of them counts");
@@ -257,11 +259,11 @@ fn a_part_that_joins_later_is_told_as_new_and_one_that_leaves_takes_its_objects_
     let entry = |namespace: &str, version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object) }
+        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
     };
     let mut cursor = core.subscribe();
     let a = core.join(Some("a".into()));
-    a.all(vec![entry("a", 7)], 10);
+    a.all(vec![entry("a", 7)], Vec::new(), 10);
     a.well();
     assert!(!core.is_listed(), "there may be more");
     core.parts_are(Condition::Synced);
@@ -275,10 +277,10 @@ fn a_part_that_joins_later_is_told_as_new_and_one_that_leaves_takes_its_objects_
     a.nothing_up_to(20);
     assert_eq!(core.store.revision(), 20, "what is not listed yet does not turn it back");
     assert_eq!((core.revision_of("a"), core.revision_of("b"), core.revision_of("c")), (Some(20), None, None));
-    b.all(vec![entry("b", 21)], 22);
+    b.all(vec![entry("b", 21)], Vec::new(), 22);
     b.well();
     assert!(matches!(cursor.try_next(), Some(Item::Event(Event::Create { initial: false, .. }))));
-    assert_eq!((core.store.revision(), core.condition(), core.counts().relists), (20, Condition::Synced, 0));
+    assert_eq!((core.store.revision(), core.condition(), core.stats().relists), (20, Condition::Synced, 0));
 
     core.leave("a");
     let told = cursor.try_next();
@@ -296,14 +298,14 @@ fn what_is_in_no_named_namespace_is_a_part_of_its_own() {
     let entry = |namespace: &str| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": "1"}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object) }
+        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
     };
     let [named, others] = [Some("a".to_owned()), None].map(|namespace| core.join(namespace));
     core.parts_are(Condition::Synced);
     core.all_joined();
-    named.all(vec![entry("a")], 5);
-    others.all(vec![entry("b"), entry("c")], 6);
-    others.all(vec![entry("c")], 7);
+    named.all(vec![entry("a")], Vec::new(), 5);
+    others.all(vec![entry("b"), entry("c")], Vec::new(), 6);
+    others.all(vec![entry("c")], Vec::new(), 7);
     let mut kept: Vec<_> = core.store.snapshot().iter().map(|entry| entry.key.to_string()).collect();
     kept.sort();
     assert_eq!(kept, ["a/o", "c/o"]);

@@ -1,4 +1,4 @@
-//! What a cursor has not read and the log no longer holds: per object one event, which stands for all that happened to it.
+//! What a cursor has not read and the log no longer holds: per object one event, which stands for all that happened to it, or two if it is gone.
 //!
 //! The table is in the module's docs. Entries are in the order in which their objects were first touched, by the log's positions.
 
@@ -20,10 +20,10 @@ pub(super) struct Backlog<P> {
     vanished: Vec<ObjectKey>,
 }
 
-/// An event to be told.
+/// What is to be told of an object.
 struct Pending<P> {
     event: Event<P>,
-    /// Of a deletion: what the handler was told last, if that is not what is deleted.
+    /// Of a deletion: what the handler was told last, if something came between. An update from that to what is deleted is told before.
     told: Option<Arc<P>>,
 }
 
@@ -64,8 +64,10 @@ impl<P> Backlog<P> {
             pending.event.discard(trash);
             event.discard(trash);
         } else {
-            self.coalesced += 1;
-            self.pending.insert(first, pending.followed_by(event, trash));
+            let events = pending.events() + 1;
+            let pending = pending.followed_by(event, trash);
+            self.coalesced += events - pending.events();
+            self.pending.insert(first, pending);
         }
     }
 
@@ -78,10 +80,14 @@ impl<P> Backlog<P> {
         mem::take(&mut self.vanished)
     }
 
-    pub(super) fn pop(&mut self, trash: &mut Trash<P>) -> Option<Event<P>> {
-        let (_, Pending { event, told }) = self.pending.pop_first()?;
+    pub(super) fn pop(&mut self) -> Option<Event<P>> {
+        let mut pending = self.pending.first_entry()?;
+        let Pending { event, told } = pending.get_mut();
+        if let (Event::Delete { object, .. }, Some(old)) = (&*event, told.take()) {
+            return Some(Event::Update { old, new: object.clone() });
+        }
+        let Pending { event, .. } = pending.remove();
         self.keys.remove(event.key());
-        trash.extend(told);
         if self.pending.is_empty() && self.keys.capacity() > MANY {
             self.keys = HashMap::new();
         }
@@ -90,6 +96,11 @@ impl<P> Backlog<P> {
 }
 
 impl<P> Pending<P> {
+    /// How many are told of it.
+    fn events(&self) -> u64 {
+        1 + u64::from(self.told.is_some())
+    }
+
     /// Of a create and a delete nothing is left: that is not for here.
     fn followed_by(self, event: Event<P>, trash: &mut Trash<P>) -> Self {
         let (between, new) = match event {
@@ -140,7 +151,7 @@ mod tests {
     use crate::cache::store::Entry;
 
     fn entry(version: u32) -> Entry<u32> {
-        Entry { key: ObjectKey::new("a", "b"), object: Arc::new(version) }
+        Entry { key: ObjectKey::new("a", "b"), object: Arc::new(version), bytes: 0 }
     }
     fn create(version: u32, initial: bool) -> Event<u32> {
         Event::Create { object: entry(version), initial }
@@ -169,15 +180,15 @@ mod tests {
         let count = events.len() as u64;
         (7..).zip(events).for_each(|(position, event)| backlog.add(position, event, &mut trash));
         assert_eq!(backlog.first(), (backlog.len() > 0).then_some(7), "where it was first touched");
-        let event = backlog.pop(&mut trash);
-        assert_eq!(u64::from(event.is_some()) + backlog.coalesced(), count, "told or coalesced");
-        assert!(backlog.pop(&mut trash).is_none() && backlog.keys.is_empty());
-        let said = event.as_ref().map_or("nothing".into(), said);
-        if let Some(event) = event {
-            event.discard(&mut trash);
-        }
-        assert_eq!(trash.len(), objects, "every object is told or thrown away, once");
-        said
+        let events: Vec<_> = std::iter::from_fn(|| backlog.pop()).collect();
+        assert_eq!(events.len() as u64 + backlog.coalesced(), count, "told or coalesced");
+        assert!(backlog.keys.is_empty());
+        let said: Vec<_> = events.iter().map(said).collect();
+        // What is deleted after an update is in both.
+        let twice = events.len().saturating_sub(1);
+        events.into_iter().for_each(|event| event.discard(&mut trash));
+        assert_eq!(trash.len(), objects + twice, "every object is told or thrown away, once");
+        if said.is_empty() { "nothing".into() } else { said.join(", then ") }
     }
 
     #[test]
@@ -205,7 +216,9 @@ mod tests {
         assert_eq!(told([update(1, 2), update(2, 3)]), "update 1 to 3");
         assert_eq!(told([update(1, 2), create(3, true)]), "update 1 to 3");
         for unknown in [true, false] {
-            assert_eq!(told([update(1, 2), delete(3, unknown)]), format!("delete 3, unknown: {unknown}"));
+            let gone = format!("update 1 to 3, then delete 3, unknown: {unknown}");
+            assert_eq!(told([update(1, 2), delete(3, unknown)]), gone);
+            assert_eq!(told([update(1, 2), update(2, 3), delete(3, unknown)]), gone);
         }
     }
 
@@ -215,8 +228,9 @@ mod tests {
             assert_eq!(told([delete(1, unknown), create(2, false)]), "update 1 to 2");
             assert_eq!(told([delete(1, unknown), create(2, true)]), "update 1 to 2");
             assert_eq!(told([delete(1, unknown), update(2, 3)]), "update 1 to 3");
-            assert_eq!(told([delete(1, !unknown), delete(2, unknown)]), format!("delete 2, unknown: {unknown}"));
-            assert_eq!(told([delete(1, unknown), create(2, false), delete(2, false)]), "delete 2, unknown: false");
+            let gone = format!("update 1 to 2, then delete 2, unknown: {unknown}");
+            assert_eq!(told([delete(1, !unknown), delete(2, unknown)]), gone);
+            assert_eq!(told([delete(1, false), create(2, false), delete(2, unknown)]), gone);
         }
     }
 
@@ -230,12 +244,25 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_between_the_two_events_of_a_deletion_goes_on_from_the_first() {
+        let mut backlog = Backlog::new();
+        let mut trash = Trash::new();
+        (0..).zip([update(1, 2), delete(3, false)]).for_each(|(at, event)| backlog.add(at, event, &mut trash));
+        assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some("update 1 to 3"));
+        assert_eq!((backlog.first(), backlog.len()), (Some(0), 1));
+        backlog.add(2, create(4, false), &mut trash);
+        assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some("update 3 to 4"));
+        assert!(backlog.pop().is_none() && backlog.keys.is_empty());
+        assert_eq!(backlog.coalesced(), 1, "three came, two were told");
+    }
+
+    #[test]
     fn what_was_nothing_begins_anew() {
         let again = [create(1, true), delete(1, false), create(2, false)];
         let mut backlog = Backlog::new();
         (0..).zip(again).for_each(|(position, event)| backlog.add(position, event, &mut Trash::new()));
         assert_eq!((backlog.first(), backlog.len(), backlog.coalesced()), (Some(2), 1, 2));
-        let event = backlog.pop(&mut Trash::new()).expect("the second create");
+        let event = backlog.pop().expect("the second create");
         assert_eq!(said(&event), "create 2, initial: false");
     }
 }

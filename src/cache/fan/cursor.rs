@@ -6,13 +6,14 @@
 use super::{
     event::{Event, Item},
     hub::Shared,
-    log::{CursorStats, Pulled},
+    log::Pulled,
 };
+#[cfg(test)]
+use crate::cache::HandlerStats;
 use crate::{cache::store::Entry, object::ObjectKey};
 use hashbrown::HashSet;
 use std::{
     collections::VecDeque,
-    future::poll_fn,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
@@ -62,11 +63,13 @@ impl<P> Cursor<P> {
     }
 
     /// What is next, as soon as there is something; `None` when the informer has ended. A future that is dropped has taken nothing.
+    #[cfg(test)]
     pub(crate) async fn next(&mut self) -> Option<Item<P>> {
-        poll_fn(|cx| self.poll_next(cx)).await
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// What is next, if it is there.
+    #[cfg(test)]
     pub(crate) fn try_next(&mut self) -> Option<Item<P>> {
         if self.items.is_empty() {
             self.refill(None);
@@ -75,6 +78,7 @@ impl<P> Cursor<P> {
     }
 
     /// [`Item::InitialDone`] has been handed over.
+    #[cfg(test)]
     pub(crate) fn is_initial_done(&self) -> bool {
         self.initial_done
     }
@@ -97,9 +101,10 @@ impl<P> Cursor<P> {
         self.resync = Some(Resync { left, told });
     }
 
-    pub(crate) fn stats(&self) -> CursorStats {
+    #[cfg(test)]
+    pub(crate) fn stats(&self) -> HandlerStats {
         let stats = self.shared.log.lock().stats_of_number(self.number);
-        CursorStats { behind: stats.behind + self.items.len(), delivered: self.delivered, ..stats }
+        HandlerStats { behind: stats.behind + self.items.len(), delivered: self.delivered, ..stats }
     }
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<P>>> {
@@ -143,17 +148,17 @@ impl<P> Cursor<P> {
         }
         loop {
             // Freed after the lock: declared before it.
-            let (mut trash, mut awake, mut replaced) = (Vec::new(), None, None);
+            let (mut awake, mut replaced) = (None, None);
             let mut log = self.shared.log.lock();
             log.count(self.number, self.delivered);
-            let pulled = log.pull(self.number, BATCH, &mut self.items, &mut trash, &mut awake);
+            let pulled = log.pull(self.number, BATCH, &mut self.items, &mut awake);
             let vanished = log.vanished(self.number);
             if let (Pulled::Nothing, None, Some(waker)) = (&pulled, &self.resync, waker) {
                 let same = awake.take_if(|awake| awake.will_wake(waker));
                 replaced = log.sleep(self.number, same.unwrap_or_else(|| waker.clone()));
             }
             drop(log);
-            drop((trash, awake, replaced));
+            drop((awake, replaced));
             if let Some(resync) = &mut self.resync {
                 resync.told.extend(self.items.iter().filter_map(Item::key).cloned().chain(vanished));
             }

@@ -7,11 +7,11 @@
 use super::{
     cursor::Cursor,
     event::{Event, Trash},
-    log::{CursorStats, Log},
+    log::Log,
     sync::Mutex,
     wakes::Wakes,
 };
-use crate::cache::store::Entry;
+use crate::cache::{HandlerStats, store::Entry};
 use std::sync::Arc;
 
 /// Events in the log, if nothing else is said: what comes in a burst, and is not worth coalescing.
@@ -74,12 +74,13 @@ impl<P> Fan<P> {
     }
 
     /// Events in the log: those that some cursor has still to read.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shared.log.lock().len()
     }
 
     /// Of every cursor.
-    pub(crate) fn stats(&self) -> Vec<CursorStats> {
+    pub(crate) fn stats(&self) -> Vec<HandlerStats> {
         self.shared.log.lock().stats().collect()
     }
 }

@@ -10,7 +10,7 @@ use super::{
     event::{Event, Item, Trash},
     wakes::Wakes,
 };
-use crate::object::ObjectKey;
+use crate::{cache::HandlerStats, object::ObjectKey};
 use std::{collections::VecDeque, task::Waker};
 
 pub(super) struct Log<P> {
@@ -43,19 +43,6 @@ pub(super) struct Reader<P> {
     delivered: u64,
 }
 
-/// How a handler keeps up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CursorStats {
-    /// Events of the log not read yet.
-    pub(crate) behind: usize,
-    /// Objects in the backlog, of which one coalesced event each is not read yet.
-    pub(crate) pending: usize,
-    /// Events handed over, those replayed and resynced included; what was handed over since the cursor last looked into the log is not counted yet.
-    pub(crate) delivered: u64,
-    /// Events that went into others instead.
-    pub(crate) coalesced: u64,
-}
-
 /// What [`Log::pull`] found.
 pub(super) enum Pulled {
     Something,
@@ -78,6 +65,7 @@ impl<P> Log<P> {
     }
 
     /// Events held.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -168,7 +156,6 @@ impl<P> Log<P> {
         number: usize,
         most: usize,
         items: &mut VecDeque<Item<P>>,
-        trash: &mut Trash<P>,
         waker: &mut Option<Waker>,
     ) -> Pulled {
         let Self { slots, base, readers, sleeping, synced, .. } = self;
@@ -183,7 +170,7 @@ impl<P> Log<P> {
                 items.push_back(Item::InitialDone);
                 continue;
             }
-            let event = reader.backlog.pop(trash).or_else(|| {
+            let event = reader.backlog.pop().or_else(|| {
                 let slot = slots.get_mut((reader.position - *base) as usize)?;
                 reader.position += 1;
                 if slot.readers > 1 {
@@ -231,12 +218,12 @@ impl<P> Log<P> {
         }
     }
 
-    pub(super) fn stats(&self) -> impl Iterator<Item = CursorStats> {
+    pub(super) fn stats(&self) -> impl Iterator<Item = HandlerStats> {
         self.readers.iter().flatten().map(|reader| self.stats_of(reader))
     }
 
-    fn stats_of(&self, reader: &Reader<P>) -> CursorStats {
-        CursorStats {
+    fn stats_of(&self, reader: &Reader<P>) -> HandlerStats {
+        HandlerStats {
             behind: (self.end() - reader.position) as usize,
             pending: reader.backlog.len(),
             delivered: reader.delivered,
@@ -244,7 +231,8 @@ impl<P> Log<P> {
         }
     }
 
-    pub(super) fn stats_of_number(&self, number: usize) -> CursorStats {
+    #[cfg(test)]
+    pub(super) fn stats_of_number(&self, number: usize) -> HandlerStats {
         self.readers[number].as_ref().map(|reader| self.stats_of(reader)).unwrap_or_default()
     }
 }

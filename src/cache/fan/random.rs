@@ -134,7 +134,7 @@ proptest! {
             handler.read(usize::MAX);
             prop_assert_eq!(handler.cursor.is_initial_done(), synced);
             prop_assert_eq!(handler.knows(), world.state());
-            let CursorStats { behind, pending, delivered, coalesced } = handler.cursor.stats();
+            let HandlerStats { behind, pending, delivered, coalesced } = handler.cursor.stats();
             prop_assert_eq!((behind, pending), (0, 0));
             prop_assert_eq!(delivered - handler.aside + coalesced, published - handler.before, "every event is told or coalesced");
         }

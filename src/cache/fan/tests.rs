@@ -26,7 +26,7 @@ pub(super) fn key(number: u8) -> ObjectKey {
 }
 
 pub(super) fn entry(number: u8, version: u32) -> Entry<u32> {
-    Entry { key: key(number), object: Arc::new(version) }
+    Entry { key: key(number), object: Arc::new(version), bytes: 0 }
 }
 
 impl World {
@@ -57,7 +57,7 @@ impl World {
     pub(super) fn list(&self, list: impl IntoIterator<Item = (u8, u32)>, first: bool) -> usize {
         self.fan.write(|publisher| {
             let list = list.into_iter().map(|(number, version)| entry(number, version)).collect();
-            let changes = self.store.replace(|_| true, list, 1, |a, b| a == b);
+            let changes = self.store.replace(|_| true, list, &[], 1, |a, b| a == b);
             let count = changes.len();
             publisher.publish_all(changes.into_iter().map(|change| Event::listed(change, first)));
             publisher.synced();
@@ -171,8 +171,22 @@ fn one_who_lags_hears_each_object_once_and_then_all_again() {
     world.put(1, 101);
     world.put(1, 102);
     assert_eq!(heard(&mut slow), ["1 100>101", "1 101>102"]);
-    assert_eq!(slow.stats(), CursorStats { behind: 0, pending: 0, delivered: 11, coalesced: 95 });
+    assert_eq!(slow.stats(), HandlerStats { behind: 0, pending: 0, delivered: 11, coalesced: 95 });
     assert_eq!(world.fan.stats().len(), 2);
+}
+
+/// Whom an object concerned when it was told of, and whom it concerned in the end, both hear that it is gone.
+#[test]
+fn one_who_lags_hears_what_an_object_became_before_it_was_gone() {
+    let world = World::new(1);
+    world.list([(1, 1)], true);
+    let mut slow = world.subscribe();
+    assert_eq!(heard(&mut slow), ["1 is 1", "done"]);
+    world.put(1, 2);
+    world.put(1, 3);
+    world.remove(1);
+    world.put(2, 4);
+    assert_eq!(heard(&mut slow), ["1 1>3", "1 -3", "2 +4"]);
 }
 
 #[test]
@@ -358,7 +372,7 @@ impl Wake for Nosy {
 fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
     let fan = Arc::new(Fan::with_capacity(2));
     let nosy = || Arc::new(Nosy(Arc::downgrade(&fan)));
-    let object = |number| Entry { key: key(number), object: nosy() };
+    let object = |number| Entry { key: key(number), object: nosy(), bytes: 0 };
     let mut cursor = fan.subscribe(|| []);
     let waker = nosy().into();
     assert!(pin!(cursor.next()).poll(&mut Context::from_waker(&waker)).is_pending());

@@ -251,9 +251,22 @@ fn a_scope_is_the_same_however_it_is_written() {
     let labelled = |text: &str| plan(&pod().namespaces(Namespaces::Labelled(text.into())), &options).scope;
     assert_eq!(labelled("b,a"), labelled("a, b"));
     assert_eq!(
-        plan(&pod().fields(r"f=a\,b==c,a=1"), &CacheOptions::default()).whole.fields.as_deref(),
-        Some(r"a=1,f=a\,b==c")
+        plan(&pod().fields(r"f==a\,b\=c,a=1"), &CacheOptions::default()).whole.fields.as_deref(),
+        Some(r"a=1,f=a\,b\=c")
     );
+}
+
+#[test]
+fn a_scope_is_said_in_words() {
+    let words = |select: &Select<Pod>| plan(select, &CacheOptions::default()).scope.to_string();
+    assert_eq!(words(&pod()), "");
+    assert_eq!(words(&pod().labels("app")), "labelled app");
+    assert_eq!(words(&pod().namespaces(these(["b", "a"]))), "in a, b");
+    let some = pod().namespaces(these(["a"])).labels("app=web").fields("spec.x==1");
+    assert_eq!(words(&some), "in a, labelled app=web, with spec.x=1");
+    let most = pod().namespaces(these(["a".into(), "b".into(), InNamespace::others().labels("ours")]));
+    assert_eq!(words(&most), "in others, labelled ours, with metadata.namespace!=a,metadata.namespace!=b; in a, b");
+    assert_eq!(words(&pod().namespaces(Namespaces::Labelled("tenant".into()))), "in namespaces labelled tenant");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! What holds, whatever the server does:
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
-//! * an object that cannot be decoded is reported and passed over, the others go on;
+//! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
 //! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
 //! * what the server says no with is reported in its own words;
 //! * that there is no such kind it only says of a list: a watch that is told so is followed by one.
@@ -11,16 +11,18 @@
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
 
 mod lines;
+mod listed;
 mod pace;
 mod place;
 mod stream;
 mod wire;
 
-pub(crate) use self::{pace::Pace, place::Place};
 use self::{
+    listed::Listed,
     stream::Stream,
     wire::{Line, Page, Refusal},
 };
+pub(crate) use self::{pace::Pace, place::Place};
 use crate::{
     cache::store::Entry,
     object::{Decoder, ObjectKey, Payload, Undecodable},
@@ -47,14 +49,16 @@ pub(crate) trait Sink: Send + Sync {
     type Payload: Payload;
 
     fn decoder(&self) -> &Decoder;
-    /// These are all there are, at this revision.
-    fn all(&self, entries: Vec<Entry<Self::Payload>>, revision: u64);
+    /// These are all there are, at this revision. Those `unread` are there as well, but could not be read.
+    fn all(&self, entries: Vec<Entry<Self::Payload>>, unread: Vec<ObjectKey>, revision: u64);
     fn put(&self, entry: Entry<Self::Payload>, revision: u64);
     /// Gone; as it was last, if that could be read.
     fn deleted(&self, key: &ObjectKey, last: Option<Self::Payload>, revision: u64);
     /// Nothing else happened up to this revision.
     fn nothing_up_to(&self, revision: u64);
     fn undecodable(&self, what: Undecodable);
+    /// The server watches.
+    fn watching(&self);
     /// The server answers.
     fn well(&self);
     /// It does not, or not as it should.
@@ -137,12 +141,12 @@ impl<S: Sink> Reflector<S> {
     }
 
     async fn pages(&self) -> Result<String, Failure> {
-        let (mut entries, mut token, mut size) = (Vec::new(), String::new(), self.page_size);
+        let (mut listed, mut token, mut size) = (Listed::new(), String::new(), self.page_size);
         loop {
             let response = match self.send(self.place.page(size, &token)).await {
                 // A token lives as long as the server's history. If that was too short, all at once is the way that is left.
                 Err(Failure::Refused(refusal)) if refusal.needs_a_list() && !token.is_empty() => {
-                    (entries, token, size) = (Vec::new(), String::new(), 0);
+                    (listed, token, size) = (Listed::new(), String::new(), 0);
                     continue;
                 }
                 response => response?,
@@ -151,12 +155,11 @@ impl<S: Sink> Reflector<S> {
             let body = body.to_bytes();
             let page: Page<'_> = serde_json::from_slice(&body).map_err(broken)?;
             let items = page.items.unwrap_or_default();
-            entries.extend(items.into_iter().filter_map(|item| self.decode(item)));
+            items.into_iter().for_each(|item| self.list_one(item, &mut listed));
             token = page.metadata.r#continue;
             if token.is_empty() {
                 let version = page.metadata.resource_version;
-                self.sink.all(entries, revision(&version));
-                self.sink.well();
+                self.all(listed, &version);
                 return Ok(version);
             }
         }
@@ -175,7 +178,7 @@ impl<S: Sink> Reflector<S> {
             Err(failure) => return Next { from: None, failure: Some(failure) },
         };
         let mut stream = Stream::new(response.into_body(), time + SILENCE);
-        let mut entries = Vec::new();
+        let mut listed = Listed::new();
         loop {
             let line = match stream.next().await {
                 Ok(Some(line)) => line,
@@ -185,13 +188,17 @@ impl<S: Sink> Reflector<S> {
                 Err(failure) => return Next { from: None, failure: Some(failure) },
             };
             match wire::line(&line) {
-                Ok(Line::Put(object)) => entries.extend(self.decode(object)),
+                Ok(Line::Put(object)) => self.list_one(object, &mut listed),
+                Ok(Line::Deleted(object)) => match self.decode(object) {
+                    Ok(Entry { key, .. }) | Err(Some(key)) => listed.deleted(key),
+                    Err(None) => {}
+                },
                 Ok(Line::Bookmark { version, initial: true }) => {
-                    self.sink.all(entries, revision(&version));
-                    self.sink.well();
+                    self.all(listed, &version);
+                    self.sink.watching();
                     return self.follow(stream, version).await;
                 }
-                Ok(Line::Bookmark { .. } | Line::Deleted(_)) => {}
+                Ok(Line::Bookmark { .. }) => {}
                 Ok(Line::Error(refusal)) => {
                     // So a server says it whose own store cannot tell how far it is.
                     self.streams = refusal.code != 500;
@@ -206,6 +213,7 @@ impl<S: Sink> Reflector<S> {
         let time = watch_time();
         match self.send(self.place.watch(&version, time)).await {
             Ok(response) => {
+                self.sink.watching();
                 self.sink.well();
                 self.follow(Stream::new(response.into_body(), time + SILENCE), version).await
             }
@@ -250,9 +258,23 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
+    fn all(&self, listed: Listed<S::Payload>, version: &str) {
+        let (entries, unread) = listed.whole();
+        self.sink.all(entries, unread, revision(version));
+        self.sink.well();
+    }
+
+    fn list_one(&self, object: &RawValue, listed: &mut Listed<S::Payload>) {
+        match self.decode(object) {
+            Ok(entry) => listed.put(entry),
+            Err(Some(key)) => listed.unread(key),
+            Err(None) => {}
+        }
+    }
+
     /// Gives the version it is at.
     fn put(&self, object: &RawValue) -> Option<String> {
-        let entry = self.decode(object)?;
+        let entry = self.decode(object).ok()?;
         let version = entry.object.meta().resource_version()?.to_owned();
         self.sink.put(entry, revision(&version));
         Some(version)
@@ -274,12 +296,17 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    fn decode(&self, object: &RawValue) -> Option<Entry<S::Payload>> {
+    /// Which one it is, if it cannot be decoded and that can be told.
+    fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Option<ObjectKey>> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
-            Ok(payload) => Some(Entry { key: payload.key(), object: Arc::new(payload) }),
+            Ok(payload) => {
+                let bytes = self.sink.decoder().weigh(&payload, object.get().len());
+                Ok(Entry { key: payload.key(), object: Arc::new(payload), bytes })
+            }
             Err(what) => {
+                let key = what.key.clone();
                 self.sink.undecodable(what);
-                None
+                Err(key)
             }
         }
     }

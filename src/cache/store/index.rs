@@ -1,12 +1,14 @@
 //! Objects by what a function says of them: several values each, or none.
 //!
 //! In two halves, because the function is the user's and must not run under the store's lock: an [`Indexer`] asks it, a [`Table`] keeps what
-//! it said. The function has to say the same of the same object each time: what it said when an object came is taken back when it goes.
+//! it said. The function has to say the same of the same object each time: what it said when an object came is taken back when it goes. Of an object that
+//! it fails on it says nothing, and why is noted when that comes, not again when it goes.
 
 use super::{
     SharedIndexer,
     postings::{Postings, Slot},
 };
+use crate::cache::stats::Trouble;
 use hashbrown::HashMap;
 use std::{
     any::Any,
@@ -21,7 +23,8 @@ pub(crate) type Values = Box<dyn Any + Send>;
 
 /// Asks the user's function.
 pub(crate) trait Indexer<O>: Send + Sync {
-    fn values(&self, object: &O) -> Values;
+    /// Why it cannot say anything, if it cannot.
+    fn values(&self, object: &O) -> Result<Values, String>;
     /// For what this one says, and nothing in it yet.
     fn table(&self) -> Box<dyn Table>;
 }
@@ -46,13 +49,13 @@ impl<F, V> Function<F, V> {
 
 impl<O, F, V> Indexer<O> for Function<F, V>
 where
-    F: Fn(&O) -> Vec<V> + Send + Sync,
+    F: Fn(&O) -> Result<Vec<V>, String> + Send + Sync,
     V: Hash + Eq + Send + Sync + 'static,
 {
     /// A function that panics says nothing of that object.
-    fn values(&self, object: &O) -> Values {
+    fn values(&self, object: &O) -> Result<Values, String> {
         let said = catch_unwind(AssertUnwindSafe(|| (self.0)(object)));
-        Box::new(said.unwrap_or_default())
+        Ok(Box::new(said.unwrap_or_else(|_| Err("the index's own function panicked".into()))?))
     }
 
     fn table(&self) -> Box<dyn Table> {
@@ -94,14 +97,58 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
     }
 }
 
+/// An index of a store: where it is, and what its values are.
+pub(crate) struct IndexId<V> {
+    pub(super) number: usize,
+    value: PhantomData<fn(V)>,
+}
+
+impl<V> Clone for IndexId<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<V> Copy for IndexId<V> {}
+
+/// Finds the objects an index has under one value.
+pub(crate) struct Lookup<'a>(Box<Find<'a>>);
+
+impl Lookup<'_> {
+    pub(super) fn find(&self, tables: &[Option<Box<dyn Table>>]) -> Postings {
+        (self.0)(tables)
+    }
+}
+
+type Find<'a> = dyn Fn(&[Option<Box<dyn Table>>]) -> Postings + 'a;
+
+impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
+    /// The index of this number, whose values are of this type: one of another type finds nothing.
+    pub(crate) fn new(number: usize) -> Self {
+        Self { number, value: PhantomData }
+    }
+
+    pub(crate) fn of(self, value: &V) -> Lookup<'_> {
+        Lookup(Box::new(move |tables| {
+            let table = tables[self.number].as_ref().and_then(|table| table.as_any().downcast_ref::<ByValue<V>>());
+            table.map(|table| table.get(value)).unwrap_or_default()
+        }))
+    }
+}
+
 /// What the indexes say of an object that comes, goes or changes.
 pub(super) struct Said(Vec<(usize, Option<Values>, Option<Values>)>);
 
 impl Said {
-    pub(super) fn of<P>(indexers: &[Option<SharedIndexer<P>>], old: Option<&Arc<P>>, new: Option<&Arc<P>>) -> Self {
+    pub(super) fn of<P>(
+        indexers: &[Option<SharedIndexer<P>>],
+        old: Option<&Arc<P>>,
+        new: Option<&Arc<P>>,
+        errors: &Trouble<String>,
+    ) -> Self {
         let indexers = indexers.iter().enumerate().filter_map(|(number, indexer)| Some((number, indexer.as_ref()?)));
         let said = indexers.map(|(number, indexer)| {
-            let [old, new] = [old, new].map(|object| object.map(|object| indexer.values(object)));
+            let old = old.and_then(|old| indexer.values(old).ok());
+            let new = new.and_then(|new| indexer.values(new).map_err(|error| errors.note(error)).ok());
             (number, old, new)
         });
         Self(said.collect())

@@ -15,17 +15,17 @@ mod postings;
 mod snapshot;
 
 use self::{
-    index::{ByValue, Said},
+    index::Said,
     postings::{Postings, Slot},
 };
 pub(crate) use self::{
-    index::{Function, Indexer, Table, Values},
+    index::{Function, IndexId, Indexer, Lookup, Table, Values},
     snapshot::Snapshot,
 };
-use crate::object::ObjectKey;
+use crate::{cache::stats::Trouble, object::ObjectKey};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use parking_lot::{Mutex, RwLock};
-use std::{hash::BuildHasher, hash::Hash, marker::PhantomData, mem, sync::Arc};
+use std::{hash::BuildHasher, mem, sync::Arc};
 
 /// Objects in a chunk: few enough to be copied in microseconds, many enough that the list of chunks is short.
 const CHUNK: usize = 512;
@@ -35,11 +35,13 @@ const CHUNK: usize = 512;
 pub(crate) struct Entry<P> {
     pub(crate) key: ObjectKey,
     pub(crate) object: Arc<P>,
+    /// About how much memory it takes.
+    pub(crate) bytes: u32,
 }
 
 impl<P> Clone for Entry<P> {
     fn clone(&self) -> Self {
-        Self { key: self.key.clone(), object: self.object.clone() }
+        Self { key: self.key.clone(), object: self.object.clone(), bytes: self.bytes }
     }
 }
 
@@ -51,19 +53,6 @@ pub(crate) enum Change<P> {
     Deleted(Entry<P>),
 }
 
-/// An index of a store: where it is, and what its values are.
-pub(crate) struct IndexId<V> {
-    number: usize,
-    value: PhantomData<fn(V)>,
-}
-
-impl<V> Clone for IndexId<V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<V> Copy for IndexId<V> {}
-
 type SharedIndexer<P> = Arc<dyn Indexer<Arc<P>>>;
 type Chunk<P> = Vec<Option<Entry<P>>>;
 type Spine<P> = Arc<Vec<Arc<Chunk<P>>>>;
@@ -73,6 +62,8 @@ pub(crate) struct Store<P> {
     /// Held by whoever writes, so that it may look at the state, take its time, and change it then. Indexes by number; a gap where one was removed.
     indexers: Mutex<Vec<Option<SharedIndexer<P>>>>,
     hasher: DefaultHashBuilder,
+    /// What indexes say nothing of, though it is there.
+    pub(crate) index_errors: Trouble<String>,
 }
 
 struct State<P> {
@@ -82,6 +73,8 @@ struct State<P> {
     namespaces: HashMap<String, Postings>,
     /// As in `indexers`.
     tables: Vec<Option<Box<dyn Table>>>,
+    /// Of all objects.
+    bytes: u64,
     revision: u64,
 }
 
@@ -93,6 +86,7 @@ impl<P> Default for State<P> {
             free: Vec::new(),
             namespaces: HashMap::new(),
             tables: Vec::new(),
+            bytes: 0,
             revision: 0,
         }
     }
@@ -100,7 +94,12 @@ impl<P> Default for State<P> {
 
 impl<P> Default for Store<P> {
     fn default() -> Self {
-        Self { state: RwLock::default(), indexers: Mutex::default(), hasher: DefaultHashBuilder::default() }
+        Self {
+            state: RwLock::default(),
+            indexers: Mutex::default(),
+            hasher: DefaultHashBuilder::default(),
+            index_errors: Trouble::default(),
+        }
     }
 }
 
@@ -116,6 +115,11 @@ impl<P> Store<P> {
         self.state.read().slots.len()
     }
 
+    /// About how much memory the objects take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.read().bytes
+    }
+
     /// Up to where the objects are.
     pub(crate) fn revision(&self) -> u64 {
         self.state.read().revision
@@ -123,8 +127,7 @@ impl<P> Store<P> {
 
     /// All objects as they are now.
     pub(crate) fn snapshot(&self) -> Snapshot<P> {
-        let state = self.state.read();
-        Snapshot::all(state.spine.clone(), state.slots.len(), state.revision)
+        Snapshot::new(self.state.read().spine.clone(), None)
     }
 
     /// Those of a namespace, and that all the lookups find.
@@ -132,13 +135,10 @@ impl<P> Store<P> {
         let state = self.state.read();
         let namespace = namespace.map(|name| state.namespaces.get(name).cloned().unwrap_or_default());
         let found: Vec<_> =
-            namespace.into_iter().chain(lookups.iter().map(|lookup| (lookup.0)(&state.tables))).collect();
-        let (spine, len, revision) = (state.spine.clone(), state.slots.len(), state.revision);
+            namespace.into_iter().chain(lookups.iter().map(|lookup| lookup.find(&state.tables))).collect();
+        let spine = state.spine.clone();
         drop(state);
-        match found.into_iter().reduce(|a, b| a.and(&b)) {
-            Some(slots) => Snapshot::some(spine, slots, revision),
-            None => Snapshot::all(spine, len, revision),
-        }
+        Snapshot::new(spine, found.into_iter().reduce(|a, b| a.and(&b)))
     }
 }
 
@@ -150,14 +150,14 @@ impl<P: 'static> Store<P> {
         let indexers = self.indexers.lock();
         let old = self.get(&entry.key);
         // The user's functions run here, where nobody waits but other writers.
-        let said = Said::of(&indexers, old.as_ref(), Some(&entry.object));
+        let said = Said::of(&indexers, old.as_ref(), Some(&entry.object), &self.index_errors);
         let mut state = self.state.write();
         state.revision = revision;
         if let Some(slot) = state.find(hash, &entry.key) {
             said.update(slot, &mut state.tables);
-            let replaced = state.place(slot).as_mut().map(|place| mem::replace(&mut place.object, entry.object));
+            let replaced = state.change(slot, entry.object, entry.bytes);
             drop(state);
-            replaced
+            Some(replaced)
         } else {
             let slot = state.insert(hash, entry, &self.hasher);
             said.update(slot, &mut state.tables);
@@ -170,7 +170,7 @@ impl<P: 'static> Store<P> {
         let hash = self.hasher.hash_one(key);
         let indexers = self.indexers.lock();
         let old = self.get(key);
-        let said = Said::of(&indexers, old.as_ref(), None);
+        let said = Said::of(&indexers, old.as_ref(), None, &self.index_errors);
         let mut state = self.state.write();
         state.revision = revision;
         let slot = state.find(hash, key)?;
@@ -186,13 +186,15 @@ impl<P: 'static> Store<P> {
     }
 
     /// Make the objects exactly these, at once; gives what that changed. An object that `is_same` as the one there is is dropped, and the old one
-    /// stays: who holds it holds the current one. What is not among those that it is `about` stays too.
+    /// stays: who holds it holds the current one. What is not among those that it is `about` stays too, and so do those to be `kept`, unless they are
+    /// among the new ones.
     ///
     /// The new state is built beside the old one, which is read meanwhile.
     pub(crate) fn replace(
         &self,
         about: impl Fn(&ObjectKey) -> bool,
         entries: Vec<Entry<P>>,
+        kept: &[ObjectKey],
         revision: u64,
         is_same: impl Fn(&P, &P) -> bool,
     ) -> Vec<Change<P>> {
@@ -205,7 +207,8 @@ impl<P: 'static> Store<P> {
         // Only a writer could change it, so that a reader's lock is enough, and readers are not kept out.
         let now = self.state.read();
         let elsewhere = |entry: &&Entry<P>| !about(&entry.key);
-        for mut entry in now.entries().filter(elsewhere).cloned().chain(entries) {
+        let kept = kept.iter().filter_map(|key| now.find(self.hasher.hash_one(key), key)).map(|slot| now.entry(slot));
+        for mut entry in now.entries().filter(elsewhere).chain(kept).cloned().chain(entries) {
             let hash = self.hasher.hash_one(&entry.key);
             if let Some(old) = now.find(hash, &entry.key).map(|slot| now.entry(slot))
                 && is_same(&old.object, &entry.object)
@@ -214,11 +217,11 @@ impl<P: 'static> Store<P> {
             }
             // Pages that were not of one revision can name an object twice; the last one is the newest.
             if let Some(slot) = next.find(hash, &entry.key) {
-                let said = Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object));
+                let said = Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object), &self.index_errors);
                 said.update(slot, &mut next.tables);
-                *next.place(slot) = Some(entry);
+                next.change(slot, entry.object, entry.bytes);
             } else {
-                let said = Said::of(&indexers, None, Some(&entry.object));
+                let said = Said::of(&indexers, None, Some(&entry.object), &self.index_errors);
                 let slot = next.insert(hash, entry, &self.hasher);
                 said.update(slot, &mut next.tables);
             }
@@ -240,21 +243,16 @@ impl<P: 'static> Store<P> {
         changes
     }
 
-    /// Find objects by what `values` says of them, from now on.
-    pub(crate) fn add_index<V: Hash + Eq + Send + Sync + 'static>(
-        &self,
-        values: impl Fn(&Arc<P>) -> Vec<V> + Send + Sync + 'static,
-    ) -> IndexId<V> {
-        IndexId::new(self.add_indexer(Arc::new(Function::new(values))))
-    }
-
     /// Gives the number of the index.
     pub(crate) fn add_indexer(&self, indexer: SharedIndexer<P>) -> usize {
         let mut indexers = self.indexers.lock();
         let mut table = indexer.table();
         let now = self.state.read();
         for (slot, entry) in now.slots_and_entries() {
-            table.insert(slot, indexer.values(&entry.object));
+            match indexer.values(&entry.object) {
+                Ok(values) => table.insert(slot, values),
+                Err(error) => self.index_errors.note(error),
+            }
         }
         drop(now);
         let number = indexers.iter().position(Option::is_none).unwrap_or(indexers.len());
@@ -275,25 +273,6 @@ impl<P: 'static> Store<P> {
         let indexer = indexers[number].take();
         drop(indexers);
         drop((table, indexer));
-    }
-}
-
-/// Finds the objects an index has under one value.
-pub(crate) struct Lookup<'a>(Box<Find<'a>>);
-
-type Find<'a> = dyn Fn(&[Option<Box<dyn Table>>]) -> Postings + 'a;
-
-impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
-    /// The index of this number, whose values are of this type: one of another type finds nothing.
-    pub(crate) fn new(number: usize) -> Self {
-        Self { number, value: PhantomData }
-    }
-
-    pub(crate) fn of(self, value: &V) -> Lookup<'_> {
-        Lookup(Box::new(move |tables| {
-            let table = tables[self.number].as_ref().and_then(|table| table.as_any().downcast_ref::<ByValue<V>>());
-            table.map(|table| table.get(value)).unwrap_or_default()
-        }))
     }
 }
 
@@ -324,7 +303,16 @@ impl<P> State<P> {
         &mut Arc::make_mut(chunk)[slot % CHUNK]
     }
 
+    /// The object in a slot that is not free; gives what was there.
+    fn change(&mut self, slot: Slot, object: Arc<P>, bytes: u32) -> Arc<P> {
+        let entry = self.place(slot).as_mut().expect("a slot in the table holds an object");
+        let old = (mem::replace(&mut entry.object, object), mem::replace(&mut entry.bytes, bytes));
+        self.bytes = self.bytes + u64::from(bytes) - u64::from(old.1);
+        old.0
+    }
+
     fn insert(&mut self, hash: u64, entry: Entry<P>, hasher: &DefaultHashBuilder) -> Slot {
+        self.bytes += u64::from(entry.bytes);
         let namespace = entry.key.namespace().unwrap_or_default();
         let slot = self.free.pop().unwrap_or_else(|| {
             let slot = self.spine.last().map_or(0, |last| (self.spine.len() - 1) * CHUNK + last.len());
@@ -356,6 +344,7 @@ impl<P> State<P> {
             found.remove();
         }
         let entry = self.place(slot).take();
+        self.bytes -= entry.as_ref().map_or(0, |entry| u64::from(entry.bytes));
         self.free.push(slot);
         let namespace = entry.as_ref().and_then(|entry| entry.key.namespace()).unwrap_or_default();
         if let hashbrown::hash_map::EntryRef::Occupied(mut postings) = self.namespaces.entry_ref(namespace) {

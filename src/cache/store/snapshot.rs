@@ -2,30 +2,16 @@
 
 use super::{CHUNK, Entry, Spine, postings::Postings};
 
-/// All objects of a store, or some of them, at one revision.
+/// All objects of a store, or some of them.
 pub(crate) struct Snapshot<P> {
     spine: Spine<P>,
     /// All if there are none.
     some: Option<Postings>,
-    len: usize,
-    revision: u64,
 }
 
 impl<P> Snapshot<P> {
-    pub(super) fn all(spine: Spine<P>, len: usize, revision: u64) -> Self {
-        Self { spine, some: None, len, revision }
-    }
-
-    pub(super) fn some(spine: Spine<P>, some: Postings, revision: u64) -> Self {
-        Self { spine, len: some.slots().len(), some: Some(some), revision }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn revision(&self) -> u64 {
-        self.revision
+    pub(super) fn new(spine: Spine<P>, some: Option<Postings>) -> Self {
+        Self { spine, some }
     }
 
     /// The same, by whoever takes the snapshot along.

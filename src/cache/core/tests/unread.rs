@@ -1,0 +1,149 @@
+//! Objects that do not fit their type, or no longer.
+
+use super::*;
+use k8s_openapi::NamespaceResourceScope;
+use kube_core::{ObjectMeta, Resource};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use std::borrow::Cow;
+
+/// A config map whose value is a number.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Strict {
+    metadata: ObjectMeta,
+    data: Data,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Data {
+    #[serde(deserialize_with = "number")]
+    k: u32,
+}
+
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+impl Resource for Strict {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+    fn kind((): &()) -> Cow<'_, str> {
+        "ConfigMap".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "configmaps".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl Scene<Strict> {
+    async fn set(&self, name: &str, k: &str) {
+        let patch = Patch::Merge(json!({"data": {"k": k}}));
+        self.maps.patch(name, &PatchParams::default(), &patch).await.expect("it is there");
+    }
+
+    fn kept(&self, name: &str) -> Option<u32> {
+        self.core.store.get(&ObjectKey::new("default", name)).map(|kept| kept.data.k)
+    }
+
+    async fn until(&self, holds: impl Fn(&InformerStats) -> bool) {
+        let holds = async {
+            while !holds(&self.core.stats()) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let done = tokio::time::timeout(Duration::from_mins(10), holds).await;
+        assert!(done.is_ok(), "{:?}", self.core.stats());
+    }
+
+    /// A gap that only a list closes.
+    async fn relist(&self) {
+        let relists = self.core.stats().relists;
+        self.server.faults().add(Fault::on("watch configmaps").status(410).times(1));
+        self.server.faults().add(Fault::on("watch configmaps").drop_watch_after(0).times(1));
+        self.until(|counts| counts.relists > relists).await;
+    }
+}
+
+/// What a handler is told next.
+async fn told(cursor: &mut Cursor<Strict>) -> String {
+    match cursor.next().await {
+        Some(Item::Event(Event::Create { object, .. })) => format!("+{}", object.object.data.k),
+        Some(Item::Event(Event::Update { old, new })) => format!("{}>{}", old.data.k, new.object.data.k),
+        Some(Item::Event(Event::Delete { object, state_unknown })) => {
+            format!("-{}{}", object.object.data.k, if state_unknown { "?" } else { "" })
+        }
+        Some(Item::InitialDone) => "done".into(),
+        None => "ended".into(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_no_longer_be_read_stays_as_it_was_until_it_can_be_again() {
+    let scene = Scene::<Strict>::new();
+    scene.make("a").await;
+    scene.core.synced().await;
+    scene.until(|counts| counts.events == 1).await;
+    let mut cursor = scene.core.subscribe();
+    assert_eq!(told(&mut cursor).await, "+0");
+    assert_eq!(told(&mut cursor).await, "done");
+
+    scene.set("a", "many").await;
+    scene.until(|counts| counts.decode_errors > 0).await;
+    assert_eq!(scene.kept("a"), Some(0), "told by a watch");
+    scene.relist().await;
+    assert_eq!(scene.kept("a"), Some(0), "told by a list");
+    assert!(cursor.try_next().is_none(), "nothing is known to have happened");
+
+    scene.set("a", "7").await;
+    assert_eq!(told(&mut cursor).await, "0>7");
+    scene.set("a", "many").await;
+    scene.maps.delete("a", &DeleteParams::default()).await.expect("it is there");
+    assert_eq!(told(&mut cursor).await, "-7", "as it was when it could be read");
+    assert_eq!(scene.core.store.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
+    let scene = Scene::<Strict>::new();
+    scene.make("a").await;
+    scene.core.synced().await;
+    scene.set("a", "many").await;
+    scene.until(|counts| counts.decode_errors > 0).await;
+    let mut cursor = scene.core.subscribe();
+    assert_eq!(told(&mut cursor).await, "+0");
+    assert_eq!(told(&mut cursor).await, "done");
+    scene.server.faults().add(Fault::on("watch configmaps").status(500).times(3));
+    scene.server.faults().add(Fault::on("watch configmaps").drop_watch_after(0).times(1));
+    scene.maps.delete("a", &DeleteParams::default()).await.expect("it is there");
+    scene.make("b").await;
+    scene.server.compact();
+    let mut both = [told(&mut cursor).await, told(&mut cursor).await];
+    both.sort();
+    assert_eq!(both, ["+0", "-0?"]);
+    assert_eq!((scene.kept("a"), scene.kept("b")), (None, Some(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_never_be_read_is_only_counted() {
+    let scene = Scene::<Strict>::new();
+    scene.make("a").await;
+    scene.core.synced().await;
+    let map = serde_json::from_value(json!({"metadata": {"name": "b"}, "data": {"k": "many"}})).expect("a map");
+    scene.maps.create(&PostParams::default(), &map).await.expect("it is new");
+    scene.until(|counts| counts.decode_errors > 0).await;
+    scene.relist().await;
+    assert_eq!((scene.kept("a"), scene.core.store.len()), (Some(0), 1));
+    let error = scene.core.stats().last_decode_error.expect("it is told");
+    assert!(error.contains("default/b") && error.contains("invalid digit"), "{error}");
+}
