@@ -6,6 +6,7 @@
 //! * [`Cache::informer`] declares a kind, [`Cache::informer_of`] a [`Select`]ion of it: some namespaces or labels, a kind that is known at run time only,
 //!   a form that takes less memory. Nothing is watched that was not declared, and nothing for long after its last user.
 //! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`]; and tells [`Events`].
+//! * A kind that the server does not have is waited for, and so is one that goes away; [`Cache::remove`] is for kinds that are not wanted any more.
 //! * [`Cache::run_until`] does the work. Before the first list has come, reads fail and say why: an empty answer would be a lie.
 //!
 //! | kept as | declared by | reads | memory |
