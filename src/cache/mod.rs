@@ -8,6 +8,7 @@
 //! * [`CacheOptions`] say what is kept where a declaration does not: of which namespaces, also by their labels as they come and go, with which labels and
 //!   fields; for one kind or for all.
 //! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`]; and tells [`Events`].
+//! * A kind that the server does not have is waited for, and so is one that goes away; [`Cache::remove`] is for kinds that are not wanted any more.
 //! * [`Cache::run_until`] does the work. Before the first list has come, reads fail and say why: an empty answer would be a lie.
 //!
 //! | kept as | declared by | reads | memory |

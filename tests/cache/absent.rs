@@ -1,14 +1,19 @@
 //! Kinds that are not there yet, or not any more.
 
 use super::support::{Running, make, running, until};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{apiserverinternal::v1alpha1::StorageVersion, core::v1::ConfigMap};
 use kube_client::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, PostParams},
-    core::GroupVersionKind,
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
+    core::{GroupVersionKind, ResourceExt},
 };
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use steersman::{
     cache::{Cache, CacheOptions, Events, Informer, InformerState, Notice, Query, Select},
     event::Event,
@@ -35,25 +40,34 @@ fn definition(group: &str, plural: &str, scope: &str) -> Value {
     })
 }
 
-async fn uninstall(client: &Client, group: &str, plural: &str) {
+async fn try_uninstall(client: &Client, group: &str, plural: &str) -> kube_client::Result<()> {
     let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let definitions = ApiResource::from_gvk_with_plural(&gvk, "customresourcedefinitions");
     let definitions = Api::<DynamicObject>::all_with(client.clone(), &definitions);
-    definitions.delete(&format!("{plural}.{group}"), &DeleteParams::default()).await.expect("it is there");
+    definitions.delete(&format!("{plural}.{group}"), &DeleteParams::default()).await.map(drop)
+}
+
+async fn uninstall(client: &Client, group: &str, plural: &str) {
+    try_uninstall(client, group, plural).await.expect("it is there");
+}
+
+fn resource(group: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&kind(group), plural)
 }
 
 /// In a namespace, or without one.
+fn api(client: &Client, group: &str, plural: &str, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource(group, plural)),
+        None => Api::all_with(client.clone(), &resource(group, plural)),
+    }
+}
+
 async fn make_later(client: &Client, group: &str, plural: &str, namespace: Option<&str>) {
-    let resource = ApiResource::from_gvk_with_plural(&kind(group), plural);
-    let api = match namespace {
-        Some(namespace) => Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    // A definition is established a moment before objects of it can be made.
-    let mut made = api.create(&PostParams::default(), &DynamicObject::new("one", &resource)).await;
-    while made.is_err() {
+    let (api, later) = (api(client, group, plural, namespace), DynamicObject::new("one", &resource(group, plural)));
+    // A definition is in discovery a moment before objects of it can be made.
+    while api.create(&PostParams::default(), &later).await.is_err() {
         sleep(Duration::from_millis(50)).await;
-        made = api.create(&PostParams::default(), &DynamicObject::new("one", &resource)).await;
     }
 }
 
@@ -143,6 +157,94 @@ async fn a_kind_that_comes_back_is_found_where_it_is_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_its_type_names_is_waited_for_too() {
+    let (server, cache) = embedded();
+    let versions = cache.informer::<StorageVersion>().expect("it is new");
+    until(|| is_absent(&versions)).await;
+    server.server().journal().clear();
+    sleep(HOUR).await;
+    assert_eq!(server.server().journal().count("* storageversions"), 0);
+    let mut definition = definition("internal.apiserver.k8s.io", "storageversions", "Cluster");
+    definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
+    definition["spec"]["names"]["kind"] = "StorageVersion".into();
+    definition["spec"]["versions"][0]["name"] = "v1alpha1".into();
+    server.install([definition]).await.expect("it is installed");
+    versions.await_synced().await.expect("it syncs");
+    cache.stop().await;
+}
+
+/// What the informers of three kinds tell is what the server has in the end, however kinds and objects come and go, and whatever is refused meanwhile.
+#[tokio::test(start_paused = true)]
+async fn kinds_that_come_and_go_at_random_end_up_as_the_server_has_them() {
+    for seed in 0..20 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (server, cache) = embedded();
+        let client = server.client().expect("a client");
+        let groups = ["a.example.com", "b.example.com", "c.example.com"];
+        let informers = groups.map(|group| cache.informer_of(Select::dynamic(kind(group))).expect("it is new"));
+        let told = informers.each_ref().map(|informer| {
+            let (told, mut events) = (Arc::new(Mutex::new(BTreeSet::new())), informer.events());
+            let known = told.clone();
+            tokio::spawn(async move {
+                while let Some(notice) = events.next().await {
+                    let Notice::Event(event) = notice else { continue };
+                    let (mut known, name) = (known.lock().expect("nobody panics"), event.object().name().to_owned());
+                    match event {
+                        Event::Create { .. } => assert!(known.insert(name), "it was not there"),
+                        Event::Update { .. } | Event::Generic { .. } => assert!(known.contains(&name), "it was there"),
+                        Event::Delete { .. } => assert!(known.remove(&name), "it was there"),
+                    }
+                }
+            });
+            told
+        });
+        let mut installed = [false; 3];
+        for turn in 0..60 {
+            let number = random.random_range(0..3);
+            let group = groups[number];
+            match random.random_range(0..10) {
+                0..3 if !installed[number] => {
+                    server.install([definition(group, "laters", "Namespaced")]).await.expect("it is installed");
+                    installed[number] = true;
+                }
+                0..3 if try_uninstall(&client, group, "laters").await.is_ok() => {
+                    installed[number] = false;
+                    sleep(Duration::from_millis(10)).await;
+                }
+                3..7 => {
+                    let laters = api(&client, group, "laters", Some("default"));
+                    let later = DynamicObject::new(&format!("o{turn}"), &resource(group, "laters"));
+                    drop(laters.create(&PostParams::default(), &later).await);
+                }
+                7 => {
+                    let what = ["watch customresourcedefinitions", "watch laters", "* *"][random.random_range(0..3)];
+                    let code = [403, 404, 410, 500][random.random_range(0..4)];
+                    server.server().faults().add(Fault::on(what).status(code).times(random.random_range(1..4)));
+                }
+                8 => server.restart().await.expect("it restarts"),
+                _ => sleep(Duration::from_secs(random.random_range(0..90))).await,
+            }
+        }
+        server.server().faults().clear();
+        let mut wanted = Vec::new();
+        for group in groups {
+            let list = api(&client, group, "laters", None).list(&ListParams::default()).await;
+            wanted.push(list.ok().map(|list| list.items.iter().map(ResourceExt::name_any).collect::<BTreeSet<_>>()));
+        }
+        let alike = || {
+            (0..3).all(|i| {
+                let told = told[i].lock().expect("nobody panics");
+                *told == wanted[i].clone().unwrap_or_default() && is_absent(&informers[i]) == wanted[i].is_none()
+            })
+        };
+        let done = tokio::time::timeout(Duration::from_mins(3), until(alike)).await;
+        let states = informers.each_ref().map(Informer::state);
+        assert!(done.is_ok(), "seed {seed}: {told:?} is not {wanted:?}, {states:?}");
+        cache.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_not_told_to_be_deleted_is_so_once_the_kind_is_gone() {
     let (server, cache) = embedded();
     let client = server.client().expect("a client");
@@ -196,6 +298,19 @@ async fn a_proxy_that_finds_nothing_empties_no_cache() {
 }
 
 steersman::env_test! {
+    async fn a_kind_that_is_not_served_is_absent_and_reads_say_so_at_once(env: Env) -> anyhow::Result<()> {
+        let cache = running(env.client()?, &["default"]);
+        // Both servers know it, and serve it only if they are told to.
+        let versions = cache.informer::<StorageVersion>()?;
+        until(|| is_absent(&versions)).await;
+        let error = versions.list(&Query::default()).expect_err("nothing is known").to_string();
+        assert!(error.contains("no StorageVersion in internal.apiserver.k8s.io/v1alpha1"), "{error}");
+        let late = cache.await_synced_within(Duration::from_millis(1)).await.expect_err("it is absent").to_string();
+        assert!(late.contains("StorageVersion (the server has no"), "{late}");
+        cache.stop().await;
+        Ok(())
+    }
+
     async fn objects_go_with_their_kind_and_come_back_with_it(env: Env) -> anyhow::Result<()> {
         const GROUP: &str = "comes-and-goes.example.com";
         let (client, namespace) = (env.client()?, env.namespace("comes-and-goes").await?);
