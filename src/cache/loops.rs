@@ -12,7 +12,7 @@ use super::{
     tend::Declared,
 };
 use crate::event::Event;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use kube_client::Client;
 use kube_core::{DynamicObject, Resource as _};
 use std::{
@@ -53,7 +53,7 @@ impl Loops {
                 while let Some(ended) = self.tasks.join_next().await {
                     site.report(&ended);
                 }
-                pending().await
+                pending::<()>().await;
             }
         }
     }
@@ -66,7 +66,7 @@ impl Loops {
     /// The namespaces come and go.
     async fn follow(&mut self, site: &Site<'_>, set: &dyn Informing) -> Infallible {
         let mut feed = set.subscribe();
-        let mut before = std::mem::take(&mut self.namespaces);
+        let mut told = HashSet::new();
         loop {
             let fed = poll_fn(|cx| {
                 while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
@@ -76,30 +76,37 @@ impl Loops {
             });
             match fed.await {
                 Some(Fed::Event(Event::Create { object, .. })) => {
-                    before.remove(object.name());
-                    let (name, selectors) = (object.name(), site.informer.plan.scope.selectors(object.name()));
-                    let running = self.start(site, Some(name), selectors.unwrap_or(&site.informer.plan.whole));
+                    let (name, plan) = (object.name(), &site.informer.plan);
+                    let selectors = plan.scope.selectors(name).unwrap_or(&plan.whole);
+                    let running = self.start(site, Some(name), selectors);
                     self.namespaces.insert(name.to_owned(), running);
+                    told.insert(name.to_owned());
                 }
                 Some(Fed::Event(Event::Delete { object, .. })) => {
-                    if let Some(running) = self.namespaces.remove(object.name()) {
-                        running.abort();
-                        while !running.is_finished() {
-                            let _ = self.tasks.join_next().await;
-                        }
-                        site.informer.core.leave(object.name());
-                    }
+                    told.remove(object.name());
+                    self.leave(site, object.name()).await;
                 }
                 Some(Fed::Event(_)) => {}
                 Some(Fed::InitialDone) => {
-                    for (gone, _) in before.drain() {
-                        site.informer.core.leave(&gone);
+                    let gone: Vec<_> = self.namespaces.keys().filter(|name| !told.contains(*name)).cloned().collect();
+                    for name in gone {
+                        self.leave(site, &name).await;
                     }
                     site.informer.core.all_joined();
                 }
                 None => pending().await,
             }
         }
+    }
+
+    async fn leave(&mut self, site: &Site<'_>, namespace: &str) {
+        let Some(running) = self.namespaces.get(namespace) else { return };
+        running.abort();
+        while !running.is_finished() {
+            let _ = self.tasks.join_next().await;
+        }
+        site.informer.core.leave(namespace);
+        self.namespaces.remove(namespace);
     }
 
     fn start(&mut self, site: &Site<'_>, namespace: Option<&str>, selectors: &Selectors) -> AbortHandle {
@@ -134,7 +141,7 @@ impl Site<'_> {
                 condition => condition,
             });
             if conditions.changed().await.is_err() {
-                pending().await
+                pending::<()>().await;
             }
         }
     }
