@@ -233,11 +233,12 @@ impl<P: Payload> Core<P> {
 
     /// A part has changed: what that says of the whole.
     fn judge(&self, parts: &Parts) {
+        // Before anybody is told of a sync, so that who was told finds it so.
+        self.set_condition(parts.worst().clone());
         if parts.are_listed() && !self.is_listed() {
             self.fan.write(|publisher| Publisher::synced(publisher));
             self.listed.send_replace(true);
         }
-        self.set_condition(parts.worst().clone());
     }
 }
 
@@ -285,12 +286,11 @@ impl<P: Payload> Sink for Part<P> {
         let first = !again && !core.is_listed();
         let changes = self.at(revision, |reached, parts| {
             let about = |key: &ObjectKey| parts.has(self.namespace.as_deref(), key);
-            let changes = core.replace(about, entries, &unread, reached, first);
-            core.judge(parts);
-            changes
+            core.replace(about, entries, &unread, reached, first)
         });
         core.tally.happened(changes);
         core.tally.relists.fetch_add(u64::from(again), Relaxed);
+        self.well();
     }
 
     fn put(&self, entry: Entry<P>, revision: u64) {

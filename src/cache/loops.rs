@@ -153,7 +153,7 @@ impl Site<'_> {
                 condition => condition,
             });
             if conditions.changed().await.is_err() {
-                pending().await
+                pending::<()>().await;
             }
         }
     }

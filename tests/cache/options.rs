@@ -11,6 +11,8 @@ use steersman::{
 };
 
 type Maps = Select<ConfigMap>;
+/// Of the objects of a test: of which namespace, and which name.
+type Wanted = Box<dyn Fn(usize, &str) -> bool>;
 
 steersman::env_test! {
     /// Said of the kind, of everything, or of one of several namespaces; as labels and as fields.
@@ -33,7 +35,7 @@ steersman::env_test! {
         };
         let default = CacheOptions::default;
         let everywhere = || Namespaces::All;
-        let table: Vec<(CacheOptions, Maps, Box<dyn Fn(usize, &str) -> bool>)> = vec![
+        let table: Vec<(CacheOptions, Maps, Wanted)> = vec![
             (default(), Maps::new(), Box::new(all)),
             (default(), Maps::new().labels("app=blue"), Box::new(blue)),
             (default(), Maps::new().fields("metadata.name=b"), Box::new(b)),

@@ -40,10 +40,21 @@ fn with_kind(kind: Select<Pod>, options: CacheOptions) -> CacheOptions {
 }
 
 /// What is said where, and what is kept then.
+type Table = Vec<(&'static str, CacheOptions, Select<Pod>, Parts)>;
+
+fn check(table: Table) {
+    for (what, options, select, expected) in table {
+        assert_eq!(parts(&plan(&select, &options)), expected, "{what}");
+    }
+}
+
+fn all() -> Namespaces {
+    Namespaces::All
+}
+
 #[test]
-fn what_is_said_of_less_counts_before_what_is_said_of_more() {
-    let all = || Namespaces::All;
-    let table: Vec<(&str, CacheOptions, Select<Pod>, Parts)> = vec![
+fn the_namespaces_are_those_of_the_first_who_says_some() {
+    check(vec![
         ("nothing is said", defaults(all(), None), pod(), vec![(None, None, None)]),
         ("namespaces: default", defaults(these(["a"]), None), pod(), vec![(Some("a"), None, None)]),
         (
@@ -64,6 +75,12 @@ fn what_is_said_of_less_counts_before_what_is_said_of_more() {
             pod(),
             vec![(None, None, None)],
         ),
+    ]);
+}
+
+#[test]
+fn what_is_said_of_less_counts_before_what_is_said_of_more() {
+    check(vec![
         ("labels: default", defaults(all(), Some("l=4")), pod(), vec![(None, Some("l=4"), None)]),
         (
             "labels: default in a namespace",
@@ -122,6 +139,12 @@ fn what_is_said_of_less_counts_before_what_is_said_of_more() {
             pod(),
             vec![(None, None, None)],
         ),
+    ]);
+}
+
+#[test]
+fn fields_others_and_sets_by_label_follow_the_same_order() {
+    check(vec![
         (
             "fields: as labels, and by themselves",
             with_kind(
@@ -168,10 +191,7 @@ fn what_is_said_of_less_counts_before_what_is_said_of_more() {
             pod(),
             vec![(None, Some("l=4"), None), (Some("a"), Some("l=3"), None)],
         ),
-    ];
-    for (what, options, select, expected) in table {
-        assert_eq!(parts(&plan(&select, &options)), expected, "{what}");
-    }
+    ]);
 }
 
 #[test]
