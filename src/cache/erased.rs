@@ -13,6 +13,7 @@ use crate::{
 };
 use kube_client::Client;
 use std::{
+    any::TypeId,
     future::Future,
     ops::ControlFlow,
     pin::Pin,
@@ -24,6 +25,8 @@ use tokio::sync::watch;
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub(super) trait Informing: Send + Sync {
+    /// Of what is kept.
+    fn payload_type(&self) -> TypeId;
     fn get(&self, key: &ObjectKey) -> Option<Body>;
     /// Shows the objects of a namespace that all the lookups find, as they are at one moment, until told to stop.
     fn visit(
@@ -146,6 +149,10 @@ impl<P: Payload> Indexer<Arc<P>> for OfBodies {
 }
 
 impl<P: Payload> Informing for Core<P> {
+    fn payload_type(&self) -> TypeId {
+        TypeId::of::<P>()
+    }
+
     fn get(&self, key: &ObjectKey) -> Option<Body> {
         self.store.get(key).map(Payload::into_body)
     }

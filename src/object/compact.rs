@@ -38,6 +38,15 @@ impl Compact {
         &self.types
     }
 
+    /// All of it as JSON, which nobody keeps.
+    pub(super) fn to_json(&self) -> Result<serde_json::Value, DecodeError> {
+        assemble(&self.types, &self.meta, &self.body).map_err(|error| self.mismatch(error))
+    }
+
+    fn mismatch(&self, error: serde_json::Error) -> DecodeError {
+        DecodeError::Mismatch { kind: self.types.kind.clone(), key: self.key(), error }
+    }
+
     /// As it came.
     fn plain<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { types, meta, rest } = ReadParts { decoder, rest: true }.deserialize(deserializer)?;
@@ -92,10 +101,8 @@ impl Payload for Compact {
 
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
         let body = if K::metadata_api() { "{}" } else { &*self.body };
-        let (form, made) = self
-            .forms
-            .get(|| assemble(&self.types, &self.meta, body))
-            .map_err(|error| DecodeError::Mismatch { kind: self.types.kind.clone(), key: self.key(), error })?;
+        let (form, made) =
+            self.forms.get(|| assemble(&self.types, &self.meta, body)).map_err(|error| self.mismatch(error))?;
         if made {
             self.registry.add(self);
         }

@@ -1,9 +1,11 @@
 //! The cache as its users have it, on both servers.
 
 mod absent;
+mod account;
 mod forms;
 mod life;
 mod options;
+mod queries;
 mod reads;
 mod resync;
 mod rights;
