@@ -4,7 +4,7 @@
 //! the revision it publishes is the smallest of theirs: whatever was written up to it is in the store, in whichever namespace.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. What comes twice, or too late, is nothing: an object's revision only grows.
+//! became. What comes twice, or too late, is nothing: a part's revision only grows, but for a list, which says where the server is now.
 
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
@@ -186,6 +186,11 @@ impl<P> Part<P> {
         change(parts.iter().map(|part| part.revision.unwrap_or_default()).min().unwrap_or_default())
     }
 
+    /// The revision it is at, or this one if that is later.
+    fn reached(&self, revision: u64) -> u64 {
+        self.core.parts.lock()[self.number].revision.map_or(revision, |reached| reached.max(revision))
+    }
+
     fn is_listed(&self) -> bool {
         self.core.parts.lock()[self.number].revision.is_some()
     }
@@ -220,11 +225,11 @@ impl<P: Payload> Sink for Part<P> {
 
     fn put(&self, entry: Entry<P>, revision: u64) {
         let core = &self.core;
-        let known = core.store.get(&entry.key).and_then(|known| known.revision());
-        if known.zip(entry.object.revision()).is_some_and(|(known, new)| known >= new) {
-            return self.at(revision, |reached| core.store.advance(reached));
+        if entry.object.revision().is_some_and(|new| new <= self.reached(0)) {
+            // Told before; it may be gone since.
+            return;
         }
-        self.at(revision, |reached| {
+        self.at(self.reached(revision), |reached| {
             core.fan.write(|publisher| {
                 let old = core.store.put(entry.clone(), reached);
                 publisher.publish(match old {
@@ -238,7 +243,12 @@ impl<P: Payload> Sink for Part<P> {
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
         let core = &self.core;
-        let deleted = self.at(revision, |reached| {
+        let known = core.store.get(key).and_then(|known| known.revision());
+        if known.is_some_and(|known| known > revision && revision > 0) {
+            // Told before; it was made anew since.
+            return;
+        }
+        let deleted = self.at(self.reached(revision), |reached| {
             core.fan.write(|publisher| {
                 let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
                 if let Some(last) = last {
@@ -254,7 +264,7 @@ impl<P: Payload> Sink for Part<P> {
     fn nothing_up_to(&self, revision: u64) {
         // Bookmarks come once in a while, and when there is time.
         self.core.decoder.sweep();
-        self.at(revision, |reached| self.core.store.advance(reached));
+        self.at(self.reached(revision), |reached| self.core.store.advance(reached));
     }
 
     fn undecodable(&self, what: Undecodable) {

@@ -9,10 +9,9 @@ use crate::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use kube_core::{ResourceExt, TypeMeta};
-use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
 use steersman_apiserver::{ApiServer, Fault, Options};
@@ -85,26 +84,6 @@ impl<P: Payload> Scene<P> {
     }
 }
 
-/// A handler's knowledge, made of nothing but what it is told.
-async fn follow<P: Payload>(mut cursor: Cursor<P>, seen: Arc<Mutex<BTreeMap<ObjectKey, String>>>) {
-    let version = |object: &P| object.meta().resource_version().unwrap_or_default().to_owned();
-    while let Some(item) = cursor.next().await {
-        let mut seen = seen.lock();
-        match item {
-            Item::InitialDone => {}
-            Item::Event(Event::Create { object, .. }) => {
-                assert!(seen.insert(object.key, version(&object.object)).is_none(), "it was not there");
-            }
-            Item::Event(Event::Update { old, new }) => {
-                assert_eq!(seen.insert(new.key, version(&new.object)), Some(version(&old)), "old is what was told");
-            }
-            Item::Event(Event::Delete { object, .. }) => {
-                assert!(seen.remove(&object.key).is_some(), "it was there");
-            }
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_is_there_and_what_comes_is_in_the_store() {
     let scene = Scene::<ConfigMap>::new();
@@ -163,64 +142,45 @@ async fn a_refusal_is_told_in_the_servers_words_and_ends() {
     assert_eq!(scene.core.condition(), Condition::Synced);
 }
 
-#[tokio::test(start_paused = true)]
-async fn handlers_know_what_the_store_shows_whatever_the_server_does() {
-    for seed in 0..30 {
-        let mut random = StdRng::seed_from_u64(seed);
-        let scene = Scene::<Compact>::new();
-        let seen = Arc::new(Mutex::new(BTreeMap::new()));
-        let handler = tokio::spawn(follow(scene.core.subscribe(), seen.clone()));
-        for turn in 0..60 {
-            let name = format!("o{}", random.random_range(0..8));
-            let patch = Patch::Merge(json!({"data": {"k": turn.to_string()}}));
-            match random.random_range(0..10) {
-                0..4 => drop(scene.maps.patch(&name, &PatchParams::default(), &patch).await),
-                4..7 => {
-                    let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a map");
-                    drop(scene.maps.create(&PostParams::default(), &map).await);
-                }
-                7 => drop(scene.maps.delete(&name, &DeleteParams::default()).await),
-                8 => {
-                    let fault = Fault::on("watch configmaps");
-                    scene.server.faults().add(match random.random_range(0..5) {
-                        0 => fault.status(410).times(1),
-                        1 => fault.status(429).times(2),
-                        2 => fault.status(500).times(1),
-                        3 => fault.drop_watch_after(random.random_range(0..3)).times(2),
-                        _ => fault.status(504).times(1),
-                    });
-                }
-                _ => {
-                    scene.server.compact();
-                    tokio::time::sleep(Duration::from_secs(random.random_range(0..90))).await;
-                }
-            }
-        }
-        scene.converge().await;
-        let stored: Vec<_> = scene.core.store.snapshot().iter().map(|entry| entry.key.clone()).collect();
-        tokio::time::timeout(Duration::from_mins(1), async {
-            while seen.lock().len() != stored.len() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await
-        .expect("the handler hears of it");
-        assert!(stored.iter().all(|key| seen.lock().contains_key(key)), "seed {seed}");
-        assert!(!handler.is_finished(), "seed {seed}: the handler was told what cannot be");
-        handler.abort();
-    }
+/// An informer by itself, and objects for it, one in a namespace.
+fn metadata_core() -> (Arc<Core<MetadataOnly>>, impl Fn(&str, u64) -> Entry<MetadataOnly>) {
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let decoding = core.clone();
+    let entry = move |namespace: &str, version: u64| {
+        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
+        let object = decoding.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
+        Entry { key: object.key(), object: Arc::new(object) }
+    };
+    (core, entry)
+}
+
+#[test]
+fn what_is_told_again_is_nothing() {
+    let (core, entry) = metadata_core();
+    let part = core.parts([None]).remove(0);
+    part.all(vec![entry("a", 3)], 5);
+    let last = |version| Some(Arc::into_inner(entry("a", version).object).expect("nobody else has it"));
+    let key = entry("a", 3).key;
+    part.deleted(&key, last(6), 6);
+    part.put(entry("a", 4), 4);
+    assert_eq!((core.store.len(), core.store.revision()), (0, 6), "an old event does not bring back what is gone");
+    part.put(entry("a", 7), 7);
+    part.deleted(&key, last(6), 6);
+    assert_eq!((core.store.len(), core.store.revision()), (1, 7), "an old deletion is not one of what was made since");
+    part.put(entry("a", 7), 7);
+    part.nothing_up_to(2);
+    assert_eq!((core.counts().events, core.store.revision()), (3, 7), "nor does anything go back");
+    part.all(vec![entry("a", 3)], 5);
+    assert_eq!(core.store.get(&key).and_then(|object| object.revision()), Some(3), "unless the server itself has");
+    part.put(entry("a", 6), 6);
+    assert_eq!(core.store.revision(), 6);
 }
 
 #[test]
 fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions() {
-    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
-    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let (core, entry) = metadata_core();
     let parts = core.parts(["a", "b"].map(|name| Some(name.to_owned())));
-    let entry = |namespace: &str, version: u64| {
-        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
-        let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object) }
-    };
     let mut cursor = core.subscribe();
     parts[0].all(vec![entry("a", 7)], 10);
     parts[0].well();
