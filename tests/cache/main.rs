@@ -1,6 +1,9 @@
 //! The cache as its users have it, on both servers.
 
+mod chaos;
+mod convergence;
 mod forms;
+mod ledger;
 mod life;
 mod reads;
 mod support;
