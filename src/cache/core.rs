@@ -5,8 +5,8 @@
 //! has nothing to say before it was listed; the objects of one that leaves are gone, as if a list had not shown them any more.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. What comes twice, or too late, is nothing: an object's revision only grows. What can no longer be read stays as it was until it can be
-//! again, or is gone; what never could is only counted.
+//! became. What comes twice, or too late, is nothing: a part's revision only grows, but for a list, which says where the server is now. What can no
+//! longer be read stays as it was until it can be again, or is gone; what never could is only counted.
 
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
@@ -263,6 +263,13 @@ impl<P: Payload> Part<P> {
         change(parts.reached().filter(|_| all).unwrap_or_default(), &parts)
     }
 
+    /// The revision it is at, or this one if that is later.
+    fn reached(&self, revision: u64) -> u64 {
+        let mut parts = self.core.parts.lock();
+        let at = parts.get_mut(self.namespace.as_deref()).and_then(|part| part.revision);
+        at.map_or(revision, |at| at.max(revision))
+    }
+
     fn is_listed(&self) -> bool {
         let mut parts = self.core.parts.lock();
         parts.get_mut(self.namespace.as_deref()).is_some_and(|part| part.revision.is_some())
@@ -299,11 +306,11 @@ impl<P: Payload> Sink for Part<P> {
 
     fn put(&self, entry: Entry<P>, revision: u64) {
         let core = &self.core;
-        let known = core.store.get(&entry.key).and_then(|known| known.revision());
-        if known.zip(entry.object.revision()).is_some_and(|(known, new)| known >= new) {
-            return self.at(revision, |reached, _| core.store.advance(reached));
+        if entry.object.revision().is_some_and(|new| new <= self.reached(0)) {
+            // Told before; it may be gone since.
+            return;
         }
-        self.at(revision, |reached, _| {
+        self.at(self.reached(revision), |reached, _| {
             core.fan.write(|publisher| {
                 let old = core.store.put(entry.clone(), reached);
                 publisher.publish(match old {
@@ -317,7 +324,12 @@ impl<P: Payload> Sink for Part<P> {
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
         let core = &self.core;
-        let deleted = self.at(revision, |reached, _| {
+        let known = core.store.get(key).and_then(|known| known.revision());
+        if known.is_some_and(|known| known > revision && revision > 0) {
+            // Told before; it was made anew since.
+            return;
+        }
+        let deleted = self.at(self.reached(revision), |reached, _| {
             core.fan.write(|publisher| {
                 let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
                 if let Some(last) = last {
@@ -333,7 +345,7 @@ impl<P: Payload> Sink for Part<P> {
     fn nothing_up_to(&self, revision: u64) {
         // Bookmarks come once in a while, and when there is time.
         self.core.decoder.sweep();
-        self.at(revision, |reached, _| self.core.store.advance(reached));
+        self.at(self.reached(revision), |reached, _| self.core.store.advance(reached));
     }
 
     fn undecodable(&self, what: Undecodable) {

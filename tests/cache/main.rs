@@ -2,7 +2,10 @@
 
 mod absent;
 mod account;
+mod chaos;
+mod convergence;
 mod forms;
+mod ledger;
 mod life;
 mod options;
 mod queries;

@@ -11,10 +11,9 @@ use crate::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use kube_core::{ResourceExt, TypeMeta};
-use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
 use steersman_apiserver::{ApiServer, Fault, Options};
@@ -51,9 +50,7 @@ impl<P: Payload> Scene<P> {
             fields: None,
             metadata_only: std::any::type_name::<P>().ends_with("MetadataOnly"),
         };
-        let part = core.join(None);
-        core.parts_are(Condition::Synced);
-        core.all_joined();
+        let part = whole(&core);
         let reflector = Reflector::new(client.clone(), place, part, 2);
         let running = tokio::spawn(async { drop(reflector.run().await) });
         Self { server, maps: Api::default_namespaced(client), core, running }
@@ -86,26 +83,6 @@ impl<P: Payload> Scene<P> {
         let done = tokio::time::timeout(Duration::from_mins(10), alike).await;
         let (server, store) = (server().await, store());
         assert!(done.is_ok(), "the server has {server:?}, the store {store:?}, {:?}", self.core.condition());
-    }
-}
-
-/// A handler's knowledge, made of nothing but what it is told.
-async fn follow<P: Payload>(mut cursor: Cursor<P>, seen: Arc<Mutex<BTreeMap<ObjectKey, String>>>) {
-    let version = |object: &P| object.meta().resource_version().unwrap_or_default().to_owned();
-    while let Some(item) = cursor.next().await {
-        let mut seen = seen.lock();
-        match item {
-            Item::InitialDone => {}
-            Item::Event(Event::Create { object, .. }) => {
-                assert!(seen.insert(object.key, version(&object.object)).is_none(), "it was not there");
-            }
-            Item::Event(Event::Update { old, new }) => {
-                assert_eq!(seen.insert(new.key, version(&new.object)), Some(version(&old)), "old is what was told");
-            }
-            Item::Event(Event::Delete { object, .. }) => {
-                assert!(seen.remove(&object.key).is_some(), "it was there");
-            }
-        }
     }
 }
 
@@ -167,52 +144,47 @@ async fn a_refusal_is_told_in_the_servers_words_and_ends() {
     assert_eq!(scene.core.condition(), Condition::Synced);
 }
 
-#[tokio::test(start_paused = true)]
-async fn handlers_know_what_the_store_shows_whatever_the_server_does() {
-    for seed in 0..30 {
-        let mut random = StdRng::seed_from_u64(seed);
-        let scene = Scene::<Compact>::new();
-        let seen = Arc::new(Mutex::new(BTreeMap::new()));
-        let handler = tokio::spawn(follow(scene.core.subscribe(), seen.clone()));
-        for turn in 0..60 {
-            let name = format!("o{}", random.random_range(0..8));
-            let patch = Patch::Merge(json!({"data": {"k": turn.to_string()}}));
-            match random.random_range(0..10) {
-                0..4 => drop(scene.maps.patch(&name, &PatchParams::default(), &patch).await),
-                4..7 => {
-                    let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a map");
-                    drop(scene.maps.create(&PostParams::default(), &map).await);
-                }
-                7 => drop(scene.maps.delete(&name, &DeleteParams::default()).await),
-                8 => {
-                    let fault = Fault::on("watch configmaps");
-                    scene.server.faults().add(match random.random_range(0..5) {
-                        0 => fault.status(410).times(1),
-                        1 => fault.status(429).times(2),
-                        2 => fault.status(500).times(1),
-                        3 => fault.drop_watch_after(random.random_range(0..3)).times(2),
-                        _ => fault.status(504).times(1),
-                    });
-                }
-                _ => {
-                    scene.server.compact();
-                    tokio::time::sleep(Duration::from_secs(random.random_range(0..90))).await;
-                }
-            }
-        }
-        scene.converge().await;
-        let stored: Vec<_> = scene.core.store.snapshot().iter().map(|entry| entry.key.clone()).collect();
-        tokio::time::timeout(Duration::from_mins(1), async {
-            while seen.lock().len() != stored.len() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await
-        .expect("the handler hears of it");
-        assert!(stored.iter().all(|key| seen.lock().contains_key(key)), "seed {seed}");
-        assert!(!handler.is_finished(), "seed {seed}: the handler was told what cannot be");
-        handler.abort();
-    }
+/// The one part of an informer that has no others.
+fn whole<P: Payload>(core: &Arc<Core<P>>) -> Part<P> {
+    let part = core.join(None);
+    core.parts_are(Condition::Synced);
+    core.all_joined();
+    part
+}
+
+/// An informer by itself, and objects for it, one in a namespace.
+fn metadata_core() -> (Arc<Core<MetadataOnly>>, impl Fn(&str, u64) -> Entry<MetadataOnly>) {
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let decoding = core.clone();
+    let entry = move |namespace: &str, version: u64| {
+        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
+        let object = decoding.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
+        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
+    };
+    (core, entry)
+}
+
+#[test]
+fn what_is_told_again_is_nothing() {
+    let (core, entry) = metadata_core();
+    let part = whole(&core);
+    part.all(vec![entry("a", 3)], Vec::new(), 5);
+    let last = |version| Some(Arc::into_inner(entry("a", version).object).expect("nobody else has it"));
+    let key = entry("a", 3).key;
+    part.deleted(&key, last(6), 6);
+    part.put(entry("a", 4), 4);
+    assert_eq!((core.store.len(), core.store.revision()), (0, 6), "an old event does not bring back what is gone");
+    part.put(entry("a", 7), 7);
+    part.deleted(&key, last(6), 6);
+    assert_eq!((core.store.len(), core.store.revision()), (1, 7), "an old deletion is not one of what was made since");
+    part.put(entry("a", 7), 7);
+    part.nothing_up_to(2);
+    assert_eq!((core.stats().events, core.store.revision()), (3, 7), "nor does anything go back");
+    part.all(vec![entry("a", 3)], Vec::new(), 5);
+    assert_eq!(core.store.get(&key).and_then(|object| object.revision()), Some(3), "unless the server itself has");
+    part.put(entry("a", 6), 6);
+    assert_eq!(core.store.revision(), 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,16 +220,10 @@ async fn what_is_counted_follows_what_happens() {
 
 #[test]
 fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions() {
-    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
-    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let (core, entry) = metadata_core();
     let parts = ["a", "b"].map(|name| core.join(Some(name.to_owned())));
     core.parts_are(Condition::Synced);
     core.all_joined();
-    let entry = |namespace: &str, version: u64| {
-        let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
-        let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
-    };
     let mut cursor = core.subscribe();
     parts[0].all(vec![entry("a", 7)], Vec::new(), 10);
     parts[0].well();

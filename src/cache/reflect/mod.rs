@@ -3,6 +3,7 @@
 //! What holds, whatever the server does:
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
+//! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
 //! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
 //! * what the server says no with is reported in its own words;
 //! * that there is no such kind it only says of a list: a watch that is told so is followed by one.
@@ -37,7 +38,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
 const WATCH: Duration = Duration::from_mins(5);
-/// A server that has said nothing for so long beyond that is not there any more.
+/// After so long without a word from the server, a bookmark included, the version that was reached is not watched from any more. It sends one each minute.
+const UNHEARD: Duration = Duration::from_mins(5);
+/// A server that has said nothing for so long beyond the time of a watch is not there any more.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long an answer, or the next part of one, may take.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -99,11 +102,13 @@ pub(crate) struct Reflector<S> {
     page_size: u32,
     /// Whether the server has not refused streamed lists yet.
     streams: bool,
+    /// When the server last told something.
+    heard: Instant,
 }
 
 impl<S: Sink> Reflector<S> {
     pub(crate) fn new(client: Client, place: Place, sink: S, page_size: u32) -> Self {
-        Self { client, place, sink, page_size, streams: true }
+        Self { client, place, sink, page_size, streams: true, heard: Instant::now() }
     }
 
     /// Until it is dropped, or a list is refused because there is no such kind: it gives the refusal.
@@ -111,6 +116,7 @@ impl<S: Sink> Reflector<S> {
         let mut pace = Pace::default();
         let mut from = None;
         loop {
+            from = from.filter(|_| self.heard.elapsed() < UNHEARD);
             let lists = from.is_none();
             let next = match from.take() {
                 Some(version) => self.watch(version).await,
@@ -133,9 +139,12 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Everything, page by page.
-    async fn list(&self) -> Next {
+    async fn list(&mut self) -> Next {
         match self.pages().await {
-            Ok(version) => Next { from: Some(version), failure: None },
+            Ok(version) => {
+                self.heard = Instant::now();
+                Next { from: Some(version), failure: None }
+            }
             Err(failure) => Next { from: None, failure: Some(failure) },
         }
     }
@@ -196,6 +205,7 @@ impl<S: Sink> Reflector<S> {
                 Ok(Line::Bookmark { version, initial: true }) => {
                     self.all(listed, &version);
                     self.sink.watching();
+                    self.heard = Instant::now();
                     return self.follow(stream, version).await;
                 }
                 Ok(Line::Bookmark { .. }) => {}
@@ -209,7 +219,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    async fn watch(&self, version: String) -> Next {
+    async fn watch(&mut self, version: String) -> Next {
         let time = watch_time();
         match self.send(self.place.watch(&version, time)).await {
             Ok(response) => {
@@ -225,12 +235,15 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// What happens, as long as it is told.
-    async fn follow(&self, mut stream: Stream, mut version: String) -> Next {
+    async fn follow(&mut self, mut stream: Stream, mut version: String) -> Next {
         let (begun, mut told) = (Instant::now(), false);
         let at_once = |told: bool| !told && begun.elapsed() < SHORT;
         loop {
             let line = match stream.next().await {
-                Ok(Some(line)) => line,
+                Ok(Some(line)) => {
+                    self.heard = Instant::now();
+                    line
+                }
                 Ok(None) => {
                     let failure = at_once(told).then_some(Failure::EndedAtOnce);
                     return Next { from: Some(version), failure };
@@ -238,11 +251,11 @@ impl<S: Sink> Reflector<S> {
                 Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
             match wire::line(&line) {
-                Ok(Line::Put(object)) => version = self.put(object).unwrap_or(version),
-                Ok(Line::Deleted(object)) => version = self.deleted(object).unwrap_or(version),
+                Ok(Line::Put(object)) => version = later(version, self.put(object)),
+                Ok(Line::Deleted(object)) => version = later(version, self.deleted(object)),
                 Ok(Line::Bookmark { version: reached, .. }) => {
                     self.sink.nothing_up_to(revision(&reached));
-                    version = reached;
+                    version = later(version, Some(reached));
                 }
                 Ok(Line::Error(refusal)) if refusal.needs_a_list() => {
                     // Normal for a watch that had nothing to tell for long; a server that only ever says so is paced.
@@ -326,6 +339,12 @@ impl<S: Sink> Reflector<S> {
 /// Versions are numbers on every known server. One that is not can be watched from, but not be compared.
 fn revision(version: &str) -> u64 {
     version.parse().unwrap_or_default()
+}
+
+/// The second one, unless there is none or it is known to be older: a server may tell again what it has told.
+fn later(version: String, next: Option<String>) -> String {
+    let is_older = |next: &String| (1..revision(&version)).contains(&revision(next));
+    next.filter(|next| !is_older(next)).unwrap_or(version)
 }
 
 fn watch_time() -> Duration {

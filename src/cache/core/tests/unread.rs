@@ -2,6 +2,7 @@
 
 use super::*;
 use k8s_openapi::NamespaceResourceScope;
+use kube_client::api::{Patch, PatchParams};
 use kube_core::{ObjectMeta, Resource};
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use std::borrow::Cow;
@@ -117,7 +118,7 @@ async fn what_can_no_longer_be_read_stays_as_it_was_until_it_can_be_again() {
 fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
     let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
     let core = Arc::new(Core::<Strict>::new(Decoder::new(types)));
-    let part = core.parts([None]).remove(0);
+    let part = whole(&core);
     let entry = |name: &str| {
         let json = json!({"metadata": {"name": name, "resourceVersion": "1"}, "data": {"k": "0"}});
         let object = core.decoder.decode::<Strict>(json.to_string().as_bytes()).expect("an object");
