@@ -103,7 +103,7 @@ impl Cache {
         let key = (select.gvk.clone(), scope.clone());
         if let Some(declared) = state.informers.get(&key) {
             declared.check_serves(&select)?;
-            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life), resync));
+            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life)).resyncing(resync));
         }
         let declared = Arc::new(Declared {
             core: new_core(&select),
@@ -115,7 +115,7 @@ impl Cache {
             gvk: select.gvk,
             scope,
         });
-        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life), resync);
+        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life)).resyncing(resync);
         state.informers.insert(key, declared.clone());
         self.0.start(&mut state, declared);
         Ok(informer)
