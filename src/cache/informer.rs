@@ -30,8 +30,13 @@ pub struct Informer<K> {
 }
 
 impl<K> Informer<K> {
-    pub(super) fn new(core: Arc<dyn Informing>, lease: Lease, resync: Option<Duration>) -> Self {
-        Self { core, lease: Arc::new(lease), resync, kind: PhantomData }
+    pub(super) fn new(core: Arc<dyn Informing>, lease: Lease) -> Self {
+        Self { core, lease: Arc::new(lease), resync: None, kind: PhantomData }
+    }
+
+    /// With events that tell everything again once in so long.
+    pub(super) fn resyncing(self, period: Option<Duration>) -> Self {
+        Self { resync: period, ..self }
     }
 
     pub(super) fn kind(&self) -> &str {

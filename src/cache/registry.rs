@@ -196,7 +196,7 @@ impl Shared {
         let key = (said.gvk.clone(), plan.scope.clone());
         if let Some(declared) = state.informers.get(&key) {
             declared.plan.check_serves(said)?;
-            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life), plan.resync));
+            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life)).resyncing(plan.resync));
         }
         plan.check_serves(said)?;
         let namespaces = match plan.of_namespaces() {
@@ -206,7 +206,7 @@ impl Shared {
         let (gvk, resync) = (said.gvk.clone(), plan.resync);
         let declared =
             Arc::new(Declared { core: plan.core(&gvk), life: Life::new(gvk.clone()), gvk, plan, namespaces });
-        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life), resync);
+        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life)).resyncing(resync);
         state.informers.insert(key, declared.clone());
         self.start(state, declared);
         Ok(informer)
@@ -240,7 +240,7 @@ impl Shared {
     fn forget(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
         let mut state = self.state.lock();
         let removed: Vec<_> =
-            state.informers.extract_if(|(gvk, _), _| gvk == kind).map(|(_, declared)| declared).collect();
+            state.informers.extract_if(|(gvk, scope), _| gvk == kind && !scope.own).map(|(_, declared)| declared).collect();
         for declared in &removed {
             declared.life.remove();
             if !matches!(state.run, Run::Running { .. }) {

@@ -76,13 +76,10 @@ impl Declared {
                 }
                 Ok(Found::Nowhere(error)) => {
                     self.core.clear();
-                    let waiting = match &mut waiting {
-                        Some(waiting) => waiting,
+                    let Some(waiting) = &mut waiting else {
                         // Asked once more, now that nothing is missed.
-                        None => {
-                            waiting = Some(arrivals.wait_for(&self.gvk.group));
-                            continue;
-                        }
+                        waiting = Some(arrivals.wait_for(&self.gvk.group));
+                        continue;
                     };
                     self.core.set_condition(Condition::Absent { error: format!("{error}; {}", waiting.how()) });
                     waiting.pause().await;
