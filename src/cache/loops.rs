@@ -158,3 +158,65 @@ impl Site<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cache::{Cache, CacheOptions, Namespaces, Query, Select, life::Life, plan::Plan},
+        object::{Metadata, ObjectKey},
+    };
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    use kube_client::{
+        Api,
+        api::{Patch, PatchParams, PostParams},
+    };
+    use serde_json::json;
+    use std::time::Duration;
+    use steersman_apiserver::{ApiServer, Options};
+    use tokio::time::{sleep, timeout};
+
+    #[tokio::test(start_paused = true)]
+    async fn loops_that_go_on_after_a_stop_know_which_namespaces_have_left() {
+        let server = ApiServer::new(Options::default()).expect("a server without data starts");
+        let client = Client::new(server.service(), "default");
+        let namespaces = Api::<Namespace>::all(client.clone());
+        for name in ["one", "two"] {
+            let made = serde_json::from_value(json!({"metadata": {"name": name, "labels": {"tenant": ""}}}));
+            namespaces.create(&PostParams::default(), &made.expect("a namespace")).await.expect("it is new");
+            let made = serde_json::from_value(json!({"metadata": {"name": "o"}})).expect("a map");
+            let maps = Api::<ConfigMap>::namespaced(client.clone(), name);
+            maps.create(&PostParams::default(), &made).await.expect("it is new");
+        }
+        let cache = Cache::new(client.clone(), CacheOptions::default());
+        let running = tokio::spawn(cache.clone().run_until(pending()));
+        let set = cache.informer_of(Select::<Metadata<Namespace>>::new().labels("tenant")).expect("it is new");
+        let select = Select::<ConfigMap>::new().namespaces(Namespaces::Labelled("tenant".into()));
+        let (plan, gvk) = (Plan::new(select.said(), &CacheOptions::default()), select.said().gvk.clone());
+        let plan = plan.expect("a plan");
+        let (core, resource) = (plan.core(&gvk), plan.resource.clone().expect("the type's"));
+        let life = Life::new(gvk.clone());
+        let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: Some(set.clone()) };
+        let site = Site { informer: &informer, client: &client, resource };
+        let mut loops = Loops::default();
+        let synced = core.clone().synced();
+        timeout(Duration::from_mins(1), first(synced, loops.keep(&site))).await.expect("it syncs");
+        loops.stop().await;
+        assert_eq!(core.len(), 2);
+
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"tenant": null}}}));
+        namespaces.patch("one", &PatchParams::default(), &patch).await.expect("it is there");
+        while set.list(&Query::default()).expect("it is synced").len() > 1 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let left = async {
+            while core.len() > 1 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_mins(1), first(left, loops.keep(&site))).await.expect("it is told");
+        assert!(core.get(&ObjectKey::new("two", "o")).is_some());
+        loops.stop().await;
+        running.abort();
+    }
+}
