@@ -23,6 +23,9 @@ use std::{
 };
 use tokio::{sync::watch, time::Instant};
 
+/// How many are measured to find the largest.
+const CANDIDATES: usize = 64;
+
 /// How an informer is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
@@ -142,20 +145,21 @@ impl<P: Payload> Core<P> {
         }
     }
 
-    /// The largest objects: chosen by the sizes they were taken for, and then measured.
+    /// The largest objects. Who may be one of them is told by the sizes that were guessed, who is one by measuring those.
     pub(crate) fn largest(&self) -> Vec<ObjectSize> {
         let snapshot = self.store.snapshot();
         let mut entries: Vec<_> = snapshot.iter().collect();
-        let last = LARGEST.min(entries.len());
-        if last < entries.len() {
-            entries.select_nth_unstable_by_key(last, |entry| Reverse(entry.bytes));
+        if entries.len() > CANDIDATES {
+            entries.select_nth_unstable_by_key(CANDIDATES, |entry| Reverse(entry.bytes));
+            entries.truncate(CANDIDATES);
         }
-        let size = |entry: &&Entry<P>| ObjectSize {
+        let size = |entry: &Entry<P>| ObjectSize {
             key: entry.key.clone(),
             approximate_bytes: entry.object.heap_bytes() as u64,
         };
-        let mut largest: Vec<_> = entries[..last].iter().map(size).collect();
+        let mut largest: Vec<_> = entries.into_iter().map(size).collect();
         largest.sort_by(|a, b| (Reverse(a.approximate_bytes), &a.key).cmp(&(Reverse(b.approximate_bytes), &b.key)));
+        largest.truncate(LARGEST);
         largest
     }
 

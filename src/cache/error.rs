@@ -55,6 +55,17 @@ pub enum CacheError {
         /// What is wrong with it.
         what: String,
     },
+    /// A query by a field of which nothing is in memory.
+    #[error(
+        "only the metadata of {kind} is in memory, so that nothing can be found by `{field}`: declare the kind itself, \
+         or select by `metadata.name` and `metadata.namespace`"
+    )]
+    FieldOfMetadata {
+        /// The kind.
+        kind: String,
+        /// What was asked for.
+        field: String,
+    },
     /// The first list has not come yet, so that nothing is known; not even that there is nothing.
     #[error("{kind} is not synced: {last_error}")]
     NotSynced {

@@ -32,6 +32,11 @@ impl FieldSelector {
         Ok(Self(terms))
     }
 
+    /// What it asks for.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|term| &*term.path)
+    }
+
     /// `field` says what is at a path, as text.
     pub(crate) fn matches<'a>(&self, field: impl Fn(&str) -> Option<Cow<'a, str>>) -> bool {
         self.0.iter().all(|term| (field(&term.path).unwrap_or_default() == term.value) == term.equal)

@@ -1,16 +1,13 @@
 //! The handle by which one kind and selection is read.
 
 use super::{
-    CacheError, Events, Index, InformerStats, ObjectSize, Query,
-    core::Condition,
-    erased::{Informing, Shown},
-    life::Lease,
+    CacheError, Events, Index, InformerStats, ObjectSize, Query, core::Condition, erased::Informing, life::Lease,
     store::Lookup,
 };
-use crate::object::{KubeObject, ObjectKey};
+use crate::object::{KubeObject, MetadataOnly, ObjectKey};
 use kube_core::GroupVersionKind;
 use serde::Serialize;
-use std::{fmt, hash::Hash, marker::PhantomData, ops::ControlFlow, sync::Arc, time::SystemTime};
+use std::{any::TypeId, fmt, hash::Hash, marker::PhantomData, ops::ControlFlow, sync::Arc, time::SystemTime};
 
 /// One kind and selection in memory. Reads are immediate and shared; before the first sync they fail. A clone holds it alive.
 ///
@@ -101,18 +98,29 @@ impl<K: KubeObject> Informer<K> {
     pub(super) fn list_by(&self, query: &Query<K>, lookups: &[Lookup<'_>]) -> Result<Vec<Arc<K>>, CacheError> {
         self.check_synced()?;
         let limit = query.limit.unwrap_or(usize::MAX);
-        let wanted =
-            |shown: &dyn Shown| query.labels.as_ref().is_none_or(|labels| labels.matches(shown.meta().labels()));
-        let mut found = Vec::new();
+        if let Some(field) = query.field_of_body()
+            && self.core.payload_type() == TypeId::of::<MetadataOnly>()
+        {
+            return Err(CacheError::FieldOfMetadata { kind: self.kind().to_owned(), field: field.to_owned() });
+        }
+        let (mut found, mut failed) = (Vec::new(), None);
         self.core.visit(query.namespace.as_deref(), lookups, &mut |shown| {
             if found.len() >= limit && !query.sorted {
                 return ControlFlow::Break(());
             }
-            if wanted(shown) {
-                found.push((query.sorted.then(|| shown.key().clone()), shown.body()));
+            match query.matches(self.gvk(), shown) {
+                Ok(true) => found.push((query.sorted.then(|| shown.key().clone()), shown.body())),
+                Ok(false) => {}
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
             }
             ControlFlow::Continue(())
         });
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
         if query.sorted {
             found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
             found.truncate(limit);

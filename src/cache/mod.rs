@@ -49,7 +49,6 @@ mod erased;
 mod error;
 mod events;
 mod fan;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the ledger of own writes, which comes next"))]
 mod fields;
 mod indexed;
 mod informer;

@@ -1,12 +1,20 @@
 //! What to list of what is in memory.
 
-use super::{CacheError, Index, indexed::Narrowing, selector::Selector};
-use std::{hash::Hash, sync::Arc};
+use super::{
+    CacheError, Index,
+    erased::Shown,
+    fields::{FieldSelector, field},
+    indexed::Narrowing,
+    selector::Selector,
+};
+use crate::object::DecodeError;
+use kube_core::GroupVersionKind;
+use std::{borrow::Cow, hash::Hash, sync::Arc};
 
 /// Narrows a list; `Query::default()` is everything, in no order. All parts must match.
 ///
 /// A namespace and indexes are looked up; labels are looked at, object by object, without decoding any: narrow by an index first where there are
-/// many.
+/// many. Fields other than an object's name are slow.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -19,6 +27,7 @@ use std::{hash::Hash, sync::Arc};
 pub struct Query<K> {
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<Selector>,
+    pub(super) fields: Option<FieldSelector>,
     pub(super) indexes: Vec<Arc<dyn Narrowing<K>>>,
     pub(super) sorted: bool,
     pub(super) limit: Option<usize>,
@@ -33,6 +42,15 @@ impl<K: 'static> Query<K> {
     /// Only those with such labels, as in `kubectl -l`. Parsed here, once: keep the query if it is used often.
     pub fn labels(self, selector: &str) -> Result<Self, CacheError> {
         Ok(Self { labels: Some(Selector::parse(selector)?), ..self })
+    }
+
+    /// Only those with such fields, as in `kubectl --field-selector`. Here every field can be asked for by its path, `spec.nodeName=node-1`; one that an
+    /// object does not have is the empty text.
+    ///
+    /// `metadata.name` and `metadata.namespace` cost nothing. Any other makes JSON of every object that the rest of the query leaves: where that are many, or it
+    /// is asked often, an [`Index`] is the way. An error where only metadata is in memory.
+    pub fn fields(self, selector: &str) -> Result<Self, CacheError> {
+        Ok(Self { fields: Some(FieldSelector::parse(selector)?), ..self })
     }
 
     /// Only those the index has under `value`.
@@ -52,18 +70,49 @@ impl<K: 'static> Query<K> {
     }
 }
 
+/// Fields that every object's key says.
+fn of_key<'a>(shown: &'a dyn Shown, path: &str) -> Option<Cow<'a, str>> {
+    match path {
+        "metadata.name" => Some(shown.key().name().into()),
+        "metadata.namespace" => Some(shown.key().namespace().unwrap_or_default().into()),
+        _ => None,
+    }
+}
+
+impl<K> Query<K> {
+    /// A field that only the whole object says.
+    pub(super) fn field_of_body(&self) -> Option<&str> {
+        let mut paths = self.fields.iter().flat_map(FieldSelector::paths);
+        paths.find(|path| !matches!(*path, "metadata.name" | "metadata.namespace"))
+    }
+
+    /// Whether an object of this kind has such labels and fields.
+    pub(super) fn matches(&self, kind: &GroupVersionKind, shown: &dyn Shown) -> Result<bool, DecodeError> {
+        if self.labels.as_ref().is_some_and(|labels| !labels.matches(shown.meta().labels())) {
+            return Ok(false);
+        }
+        let Some(fields) = &self.fields else { return Ok(true) };
+        if self.field_of_body().is_none() {
+            return Ok(fields.matches(|path| of_key(shown, path)));
+        }
+        let json = shown.body().json()?;
+        Ok(fields.matches(|path| of_key(shown, path).or_else(|| field(kind, &json, path))))
+    }
+}
+
 impl<K> Default for Query<K> {
     fn default() -> Self {
-        Self { namespace: None, labels: None, indexes: Vec::new(), sorted: false, limit: None }
+        Self { namespace: None, labels: None, fields: None, indexes: Vec::new(), sorted: false, limit: None }
     }
 }
 
 impl<K> Clone for Query<K> {
     fn clone(&self) -> Self {
-        let Self { namespace, labels, indexes, sorted, limit } = self;
+        let Self { namespace, labels, fields, indexes, sorted, limit } = self;
         Self {
             namespace: namespace.clone(),
             labels: labels.clone(),
+            fields: fields.clone(),
             indexes: indexes.clone(),
             sorted: *sorted,
             limit: *limit,
@@ -76,6 +125,7 @@ impl<K> std::fmt::Debug for Query<K> {
         f.debug_struct("Query")
             .field("namespace", &self.namespace)
             .field("labels", &self.labels.as_ref().map(ToString::to_string))
+            .field("fields", &self.fields.as_ref().map(ToString::to_string))
             .field("indexes", &self.indexes.len())
             .field("sorted", &self.sorted)
             .field("limit", &self.limit)

@@ -35,6 +35,15 @@ impl Compact {
         &self.types
     }
 
+    /// All of it as JSON, which nobody keeps.
+    pub(super) fn to_json(&self) -> Result<serde_json::Value, DecodeError> {
+        assemble(&self.types, &self.meta, &self.body).map_err(|error| self.mismatch(error))
+    }
+
+    fn mismatch(&self, error: serde_json::Error) -> DecodeError {
+        DecodeError::Mismatch { kind: self.types.kind.clone(), key: self.key(), error }
+    }
+
     #[cfg(test)]
     pub(super) fn body(&self) -> &str {
         &self.body
@@ -78,10 +87,8 @@ impl Payload for Compact {
 
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
         let body = if K::metadata_api() { "{}" } else { &*self.body };
-        let (form, made) = self
-            .forms
-            .get(|| assemble(&self.types, &self.meta, body))
-            .map_err(|error| DecodeError::Mismatch { kind: self.types.kind.clone(), key: self.key(), error })?;
+        let (form, made) =
+            self.forms.get(|| assemble(&self.types, &self.meta, body)).map_err(|error| self.mismatch(error))?;
         if made {
             self.registry.add(self);
         }

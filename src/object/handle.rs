@@ -24,6 +24,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 /// pod.metadata.name = Some("web-0".into());
 /// let object = Object::from(pod.clone());
 /// assert_eq!(object.name(), "web-0");
+/// assert_eq!(object.gvk().unwrap().kind, "Pod");
 /// assert_eq!(*object.decode()?, pod);
 /// # Ok::<_, steersman::object::DecodeError>(())
 /// ```
@@ -95,6 +96,19 @@ impl Body {
             Self::Typed(object) => object.decode(),
             Self::Compact(object) => object.decode(),
             Self::Metadata(object) => object.decode(),
+        }
+    }
+}
+
+impl Body {
+    /// All that is in memory of it. A parse, or its reverse, each time.
+    pub(crate) fn json(&self) -> Result<serde_json::Value, DecodeError> {
+        match self {
+            Self::Typed(object) => object.to_json(),
+            Self::Compact(object) => object.to_json(),
+            Self::Metadata(object) => {
+                Err(DecodeError::MetadataOnly { kind: object.types().kind.clone(), key: object.key() })
+            }
         }
     }
 }

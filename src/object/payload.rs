@@ -86,6 +86,9 @@ pub(crate) trait Typed: Any + Send + Sync {
     /// `apiVersion`, `kind` and `metadata` as JSON.
     fn partial(&self) -> Result<serde_json::Value, serde_json::Error>;
 
+    /// All of it as JSON.
+    fn json(&self) -> Result<serde_json::Value, serde_json::Error>;
+
     /// `None` if it does not say.
     fn kind(&self) -> Option<GroupVersionKind>;
 
@@ -108,6 +111,10 @@ impl<T: KubeObject> Typed for T {
         Ok(partial.into())
     }
 
+    fn json(&self) -> Result<serde_json::Value, serde_json::Error> {
+        serde_json::to_value(self)
+    }
+
     fn kind(&self) -> Option<GroupVersionKind> {
         self.gvk()
     }
@@ -118,6 +125,13 @@ impl<T: KubeObject> Typed for T {
 }
 
 impl dyn Typed {
+    pub(super) fn to_json(&self) -> Result<serde_json::Value, DecodeError> {
+        self.json().map_err(|error| {
+            let (kind, key) = self.kind_and_key();
+            DecodeError::Mismatch { kind, key, error }
+        })
+    }
+
     /// The object itself, or only its metadata. It serves no other type: a type drops the fields it does not know.
     pub(super) fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
         let any: Arc<dyn Any + Send + Sync> = self.clone();

@@ -1,0 +1,220 @@
+//! What the cache says of itself: numbers, metrics, and what it does not do.
+
+use super::support::{make, running, until};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Namespace},
+};
+use kube_client::{
+    Api, Resource,
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams},
+};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{LazyLock, Mutex},
+    time::Duration,
+};
+use steersman::{
+    cache::{CacheMetrics, Informer, Notice, Query, Select},
+    object::ObjectKey,
+    testing::{Embedded, Env, TestServer},
+};
+
+/// A config map that counts how often one is decoded, and whose door must not be green.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Plain")]
+struct Counted {
+    metadata: ObjectMeta,
+    data: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Plain {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+/// By namespace, of which each test has its own.
+static DECODES: LazyLock<Mutex<BTreeMap<String, usize>>> = LazyLock::new(Mutex::default);
+
+fn decodes(namespace: &str) -> usize {
+    DECODES.lock().expect("nobody panics with it").get(namespace).copied().unwrap_or_default()
+}
+
+impl TryFrom<Plain> for Counted {
+    type Error = &'static str;
+
+    fn try_from(Plain { metadata, data }: Plain) -> Result<Self, Self::Error> {
+        let namespace = metadata.namespace.clone().unwrap_or_default();
+        *DECODES.lock().expect("nobody panics with it").entry(namespace).or_default() += 1;
+        match data.get("door").map(String::as_str) {
+            Some("green") => Err("doors are not green"),
+            _ => Ok(Self { metadata, data }),
+        }
+    }
+}
+
+impl Resource for Counted {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+    fn kind((): &()) -> Cow<'_, str> {
+        "ConfigMap".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "configmaps".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+steersman::env_test! {
+    async fn a_handler_that_looks_at_metadata_only_causes_no_decoding(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = (env.client()?, env.namespace("decodes").await?);
+        make(&client, &namespace, "a", "blue").await;
+        let cache = running(client.clone(), &[&namespace]);
+        let maps = cache.informer_of(Select::<Counted>::new().compact().labels("app"))?;
+        let mut events = maps.events();
+        maps.await_synced().await?;
+        make(&client, &namespace, "b", "red").await;
+        Api::<ConfigMap>::namespaced(client, &namespace).delete("a", &DeleteParams::default()).await?;
+        let mut there = BTreeMap::new();
+        while there.get("a").is_none_or(|there| *there) || !there.contains_key("b") {
+            let Some(Notice::Event(event)) = events.next().await else { continue };
+            let object = event.object();
+            assert_eq!(object.erase().gvk().expect("it says so").kind, "ConfigMap");
+            assert!(object.meta().labels().contains("app"));
+            let gone = matches!(event, steersman::event::Event::Delete { .. });
+            there.insert(object.name().to_owned(), !gone);
+        }
+        assert!(maps.list(&Query::default().labels("app=green")?.fields("metadata.name=b")?)?.is_empty());
+        assert_eq!(decodes(&namespace), 0);
+        // And that it is counted at all.
+        assert_eq!(maps.list(&Query::default())?[0].data["door"], "red");
+        assert_eq!(decodes(&namespace), 1);
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn what_an_index_cannot_read_is_left_out_counted_and_told(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = (env.client()?, env.namespace("index-errors").await?);
+        make(&client, &namespace, "a", "green").await;
+        make(&client, &namespace, "b", "red").await;
+        let cache = running(client.clone(), &[&namespace]);
+        let maps = cache.informer_of(Select::<Counted>::new().compact().labels("app"))?;
+        maps.await_synced().await?;
+        let by_door = maps.index(|map: &Counted| vec![map.data["door"].clone()]);
+        let keys = |door: &str| by_door.keys(&door.to_owned());
+        assert_eq!((keys("green"), keys("red").len()), (vec![], 1));
+        let stats = maps.stats();
+        assert_eq!((stats.index_errors, stats.decode_errors), (1, 0), "it is kept, as text");
+        let error = stats.last_index_error.expect("it is told");
+        assert!(error.contains(&format!("{namespace}/a")) && error.contains("doors are not green"), "{error}");
+
+        let patch = Patch::Merge(json!({"data": {"door": "blue"}}));
+        Api::<ConfigMap>::namespaced(client, &namespace).patch("a", &PatchParams::default(), &patch).await?;
+        until(|| keys("blue").len() == 1).await;
+        assert_eq!(maps.stats().index_errors, 1, "nothing else went wrong");
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn an_informer_says_how_much_it_has_and_what_is_large(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = (env.client()?, env.namespace("large").await?);
+        let api = Api::<ConfigMap>::namespaced(client.clone(), &namespace);
+        for number in 0..8 {
+            make(&client, &namespace, &format!("m{number}"), "blue").await;
+            let patch = Patch::Merge(json!({"data": {"text": "x".repeat(1000 * number)}}));
+            api.patch(&format!("m{number}"), &PatchParams::default(), &patch).await?;
+        }
+        let cache = running(client, &[&namespace]);
+        let typed = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
+        let compact = cache.informer_of(Select::<ConfigMap>::new().labels("app=blue").compact())?;
+        cache.await_synced().await?;
+        for maps in [&typed, &compact] {
+            let largest = maps.largest();
+            let names: Vec<_> = largest.iter().map(|object| object.key.name()).collect();
+            assert_eq!(names, ["m7", "m6", "m5", "m4", "m3"]);
+            assert!(largest[0].approximate_bytes > 7000);
+            let stats = maps.stats();
+            assert_eq!((stats.objects, stats.events), (8, 8));
+            assert!((28_000..60_000).contains(&stats.approximate_bytes), "{stats:?}");
+            assert!(stats.events_per_second > 0.0 && stats.since_heard.is_some(), "{stats:?}");
+        }
+        let before = compact.stats().approximate_bytes;
+        api.delete("m7", &DeleteParams::default()).await?;
+        until(|| compact.stats().objects == 7).await;
+        assert!(compact.stats().approximate_bytes < before - 7000);
+        cache.stop().await;
+        Ok(())
+    }
+}
+
+fn page(registry: &Registry) -> String {
+    let mut page = String::new();
+    encode(&mut page, registry).expect("it is written");
+    page
+}
+
+/// On the embedded server, in its time.
+#[tokio::test(start_paused = true)]
+async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    make(&client, "default", "a", "blue").await;
+    let cache = running(client, &["default"]);
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(CacheMetrics::new(&cache)));
+    assert_eq!(page(&registry), "# EOF\n", "there are none yet");
+
+    let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app=blue")).expect("it is new");
+    let namespaces: Informer<Namespace> = cache.informer().expect("it is new");
+    cache.await_synced().await.expect("they sync");
+    until(|| maps.stats().objects == 1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let text = page(&registry);
+    let blue = r#"{group="",version="v1",kind="ConfigMap",scope="in default, labelled app=blue"}"#;
+    let bytes = maps.stats().approximate_bytes;
+    for line in [
+        "# TYPE steersman_cache_objects gauge".to_owned(),
+        "# TYPE steersman_cache_events counter".to_owned(),
+        format!("steersman_cache_objects{blue} 1.0"),
+        format!("steersman_cache_bytes{blue} {bytes}.0"),
+        format!("steersman_cache_events_total{blue} 1"),
+        format!("steersman_cache_relists_total{blue} 0"),
+        format!("steersman_cache_watch_restarts_total{blue} 0"),
+        format!("steersman_cache_decode_errors_total{blue} 0"),
+        format!("steersman_cache_index_errors_total{blue} 0"),
+        format!("steersman_cache_synced{blue} 1.0"),
+        r#"steersman_cache_synced{group="",version="v1",kind="Namespace",scope=""} 1.0"#.to_owned(),
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+    }
+    for since in ["since_last_event", "since_heard"] {
+        let name = format!("steersman_cache_{since}_seconds{blue} 5");
+        assert!(text.contains(&name), "{name} is not in\n{text}");
+    }
+    assert!(maps.get(&ObjectKey::new("default", "a")).expect("synced").is_some());
+
+    drop(maps);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let text = page(&registry);
+    assert!(!text.contains("ConfigMap") && text.contains("Namespace"), "{text}");
+    drop(namespaces);
+    cache.stop().await;
+    assert_eq!(page(&registry), "# EOF\n", "and the cache is not kept alive");
+}
