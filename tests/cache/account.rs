@@ -89,6 +89,7 @@ steersman::env_test! {
         let cache = running(client.clone(), &[&namespace]);
         let maps = cache.informer_of(Select::<Counted>::new().compact().labels("app"))?;
         let mut events = maps.events();
+        maps.await_synced().await?;
         make(&client, &namespace, "b", "red").await;
         Api::<ConfigMap>::namespaced(client, &namespace).delete("a", &DeleteParams::default()).await?;
         let mut there = BTreeMap::new();

@@ -186,7 +186,9 @@ mod tests {
         let said: Vec<_> = events.iter().map(said).collect();
         // What is deleted after an update is in both.
         let twice = events.len().saturating_sub(1);
-        events.into_iter().for_each(|event| event.discard(&mut trash));
+        for event in events {
+            event.discard(&mut trash);
+        }
         assert_eq!(trash.len(), objects + twice, "every object is told or thrown away, once");
         if said.is_empty() { "nothing".into() } else { said.join(", then ") }
     }

@@ -164,7 +164,9 @@ impl<S: Sink> Reflector<S> {
             let body = body.to_bytes();
             let page: Page<'_> = serde_json::from_slice(&body).map_err(broken)?;
             let items = page.items.unwrap_or_default();
-            items.into_iter().for_each(|item| self.list_one(item, &mut listed));
+            for item in items {
+                self.list_one(item, &mut listed);
+            }
             token = page.metadata.r#continue;
             if token.is_empty() {
                 let version = page.metadata.resource_version;
