@@ -6,4 +6,6 @@ mod forms;
 mod ledger;
 mod life;
 mod reads;
+mod schedule;
+mod soak;
 mod support;
