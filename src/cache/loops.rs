@@ -197,12 +197,12 @@ mod tests {
         let (core, resource) = (plan.core(&gvk), plan.resource.clone().expect("the type's"));
         let life = Life::new(gvk.clone());
         let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: Some(set.clone()) };
-        let site = Site { informer: &informer, client: &client, resource };
+        let site = Site { informer: &informer, client: &client, resource: &resource };
         let mut loops = Loops::default();
         let synced = core.clone().synced();
         timeout(Duration::from_mins(1), first(synced, loops.keep(&site))).await.expect("it syncs");
         loops.stop().await;
-        assert_eq!(core.len(), 2);
+        assert_eq!(core.stats().objects, 2);
 
         let patch = Patch::Merge(json!({"metadata": {"labels": {"tenant": null}}}));
         namespaces.patch("one", &PatchParams::default(), &patch).await.expect("it is there");
@@ -210,7 +210,7 @@ mod tests {
             sleep(Duration::from_millis(10)).await;
         }
         let left = async {
-            while core.len() > 1 {
+            while core.stats().objects > 1 {
                 sleep(Duration::from_millis(10)).await;
             }
         };

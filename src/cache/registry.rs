@@ -239,8 +239,11 @@ impl Shared {
     /// Those of a kind; they are told to end before one of them is waited for.
     fn forget(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
         let mut state = self.state.lock();
-        let removed: Vec<_> =
-            state.informers.extract_if(|(gvk, scope), _| gvk == kind && !scope.own).map(|(_, declared)| declared).collect();
+        let removed: Vec<_> = state
+            .informers
+            .extract_if(|(gvk, scope), _| gvk == kind && !scope.own)
+            .map(|(_, declared)| declared)
+            .collect();
         for declared in &removed {
             declared.life.remove();
             if !matches!(state.run, Run::Running { .. }) {

@@ -152,9 +152,14 @@ mod tests {
 
     /// A directory as an environment has it, and a program of `sh` that has written its process id there.
     fn running(shell: &str, script: &str) -> (PathBuf, Process, String) {
+        prepared(shell, "", script)
+    }
+
+    /// It is said to run once it is prepared.
+    fn prepared(shell: &str, prepare: &str, script: &str) -> (PathBuf, Process, String) {
         let directory = tempfile::tempdir().unwrap().keep();
         fs::create_dir(directory.join("data")).unwrap();
-        let script = format!("echo $$ > {0}/new; mv {0}/new {0}/pid; {script}", directory.display());
+        let script = format!("{prepare} echo $$ > {0}/new; mv {0}/new {0}/pid; {script}", directory.display());
         let arguments = ["-c".to_owned(), script];
         let process =
             Process::start_under(shell, Path::new("/bin/sh"), &arguments, &directory.join("log"), Some(&directory));
@@ -214,7 +219,7 @@ mod tests {
     #[test]
     fn signals_reach_the_program() {
         for shell in shells() {
-            let (directory, mut process, _) = running(shell, "trap 'exit 3' TERM; while :; do sleep 0.01; done");
+            let (directory, mut process, _) = prepared(shell, "trap 'exit 3' TERM;", "while :; do sleep 0.01; done");
             process.signal("TERM").unwrap();
             assert_eq!(soon("it has heard", || process.ended().unwrap()).code(), Some(3), "{shell}");
             fs::remove_dir_all(directory).unwrap();

@@ -192,7 +192,7 @@ impl Watch {
             match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => self.buffer.extend_from_slice(&data),
                 Ok(Err(_)) => {}
-                Err(error) => return Some(Err(error.into())),
+                Err(error) => return Some(Err(error)),
             }
             while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(end + 1).freeze();

@@ -1,318 +1,29 @@
 //! Whatever the server and the network do: in the end the cache is what the server has, and handlers know it from events alone.
 //!
-//! A schedule is random writes, faults, restarts and handlers that come and go. Its seed makes the same writes and faults again; what informers wait between
+//! A [`Schedule`]'s seed makes the same writes and faults again; what informers wait between
 //! attempts is random beside that, so that a seed which failed may have to be run more than once:
 //! `STEERSMAN_SEED=7 cargo test -p steersman --test cache soak_schedules` runs it again and again for as long as the slice takes.
 
 use super::{
     chaos::Door,
-    ledger::{Handler, Of, Subject, TIER, on_the_server},
+    ledger::{Handler, Ledger, Versions, version_of, versions},
+    schedule::Schedule,
     support::{Running, make, these, until},
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{
-    Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::GroupVersionKind,
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use rand::{RngExt, SeedableRng, rngs::StdRng};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::{Duration, Instant};
 use steersman::{
     cache::{Cache, CacheOptions, InformerState, Query, Select},
-    object::Metadata,
+    object::ObjectKey,
+    testing::{self, Environment, or_left_out},
 };
-use steersman_apiserver::{ApiServer, Cause, Details, Failure, Fault, Options, Reason};
+use steersman_apiserver::{ApiServer, Options};
 use tokio::time::{sleep, timeout};
-
-const NAMESPACES: [&str; 3] = ["a", "b", "c"];
-const WATCHED: [&str; 3] = ["configmaps", "secrets", "widgets"];
-
-/// What a seed stands for.
-struct Schedule {
-    seed: u64,
-    random: StdRng,
-    /// Whether the server is restored to an older state once in a while.
-    restores: bool,
-    door: Door,
-    subjects: Vec<Box<dyn Subject>>,
-    /// With the number of their subject.
-    handlers: Vec<(usize, Handler)>,
-    /// The server as it was, to be restored.
-    backup: ApiServer,
-    turn: u32,
-}
-
-fn widget() -> GroupVersionKind {
-    GroupVersionKind::gvk("convergence.example.com", "v1", "Widget")
-}
-
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.convergence.example.com"},
-        "spec": {
-            "group": "convergence.example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "properties": {"data": {"type": "object", "additionalProperties": {"type": "string"}}},
-            }}}],
-        },
-    })
-}
-
-/// One informer of each sort.
-fn declare(cache: &Cache) -> anyhow::Result<Vec<Box<dyn Subject>>> {
-    let front = Select::<ConfigMap>::new().labels("tier=front").compact().page_size(2);
-    let two = Select::<ConfigMap>::new().namespaces(these(&["a", "b"])).page_size(1);
-    let names = Select::<Metadata<Secret>>::new().labels("!never").page_size(3);
-    let secrets = Select::<Secret>::new().compact().page_size(4);
-    let (maps, b) = ("/api/v1/configmaps", "/api/v1/namespaces/b/configmaps");
-    Ok(vec![
-        Of::new("typed", cache.informer::<ConfigMap>()?, &[maps]),
-        Of::new("selected", cache.informer_of(front)?, &[&format!("{maps}?labelSelector=tier%3Dfront")]),
-        Of::new("two namespaces", cache.informer_of(two)?, &["/api/v1/namespaces/a/configmaps", b]),
-        Of::new("compact", cache.informer_of(secrets)?, &["/api/v1/secrets"]),
-        Of::new("metadata", cache.informer_of(names)?, &["/api/v1/secrets"]),
-        Of::new(
-            "dynamic",
-            cache.informer_of(Select::dynamic(widget()).page_size(3))?,
-            &["/apis/convergence.example.com/v1/widgets"],
-        ),
-    ])
-}
-
-impl Schedule {
-    async fn run(seed: u64) -> anyhow::Result<()> {
-        let mut random = StdRng::seed_from_u64(seed);
-        let history = random.random_range(5..200);
-        let server = ApiServer::new(Options { history, seed: Some(seed), ..Options::default() })?;
-        server.install(definition()).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;
-        let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(Client::new(server.service(), "default"));
-        for name in NAMESPACES {
-            let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
-            namespaces.create(&PostParams::default(), &namespace).await?;
-        }
-        let door = Door::new(server.clone(), seed);
-        let cache = Cache::new(door.client(), CacheOptions::default());
-        let subjects = declare(&cache)?;
-        let restores = random.random_range(0..4) == 0;
-        let handlers = Vec::new();
-        let mut schedule = Self { seed, random, restores, door, subjects, handlers, backup: server.fork(), turn: 0 };
-        for subject in 0..schedule.subjects.len() {
-            schedule.join(subject);
-        }
-        let cache = Running::new(cache);
-        for _ in 0..schedule.random.random_range(20..120) {
-            schedule.turn().await;
-        }
-        if schedule.random.random_range(0..32) == 0 {
-            schedule.burst().await;
-        }
-        schedule.calm().await;
-        // And its watches live.
-        for kind in 0..WATCHED.len() {
-            for namespace in NAMESPACES {
-                schedule.create(&schedule.api(kind, namespace), "last", None).await;
-            }
-        }
-        schedule.converge(Duration::from_mins(5)).await;
-        cache.stop().await;
-        Ok(())
-    }
-
-    fn join(&mut self, subject: usize) {
-        let slow = self.random.random_range(0..3) == 0;
-        let pause = slow.then(|| Duration::from_millis(self.random.random_range(1..60_000)));
-        let handler = self.subjects[subject].join(pause, self.door.clone(), self.restores);
-        self.handlers.push((subject, handler));
-    }
-
-    async fn turn(&mut self) {
-        self.turn += 1;
-        match self.random.random_range(0..100) {
-            0..65 => self.write().await,
-            65..80 => self.fault(),
-            80..85 => self.door.server().compact(),
-            85..88 => {
-                let subject = self.random.random_range(0..self.subjects.len());
-                self.join(subject);
-            }
-            88..90 if !self.handlers.is_empty() => {
-                let leaves = self.random.random_range(0..self.handlers.len());
-                drop(self.handlers.swap_remove(leaves));
-            }
-            90..92 => {
-                // The data stays; what happened before is forgotten.
-                let server = self.door.server().fork();
-                server.compact();
-                self.door.replace(server);
-            }
-            92 if self.restores => self.restore().await,
-            93 => self.backup = self.door.server().fork(),
-            _ => {}
-        }
-        if self.random.random_range(0..2) == 0 {
-            let most = [100, 5_000, 90_000][self.random.random_range(0..3)];
-            sleep(Duration::from_millis(self.random.random_range(0..most))).await;
-        }
-        for subject in self.subjects.iter().filter(|_| self.turn % 4 == 0) {
-            let Some(contents) = subject.contents() else { continue };
-            let newest =
-                contents.values().filter_map(|object| object["metadata"]["resourceVersion"].as_str()?.parse().ok());
-            let newest: u64 = newest.max().unwrap_or_default();
-            // Of several watches, the slowest one says how far it is.
-            let is_one = subject.paths().len() == 1;
-            assert!(
-                !is_one || subject.revision() >= Some(newest),
-                "{} has {newest} at {:?}",
-                subject.name(),
-                subject.revision()
-            );
-        }
-    }
-
-    fn api(&self, kind: usize, namespace: &str) -> Api<DynamicObject> {
-        let core = |kind| GroupVersionKind::gvk("", "v1", kind);
-        let gvk = [core("ConfigMap"), core("Secret"), widget()][kind].clone();
-        Api::namespaced_with(self.door.inside(), namespace, &ApiResource::from_gvk_with_plural(&gvk, WATCHED[kind]))
-    }
-
-    /// What cannot be done is not done.
-    async fn write(&mut self) {
-        let kind = self.random.random_range(0..WATCHED.len());
-        let namespace = NAMESPACES[self.random.random_range(0..3)];
-        let api = self.api(kind, namespace);
-        let name = format!("o{}", self.random.random_range(0..5));
-        let tier = [None, Some("front"), Some("back")][self.random.random_range(0..3)];
-        let patch = async |patch: Value| drop(api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await);
-        let delete = async || drop(api.delete(&name, &DeleteParams::default()).await);
-        match self.random.random_range(0..20) {
-            0..8 => self.create(&api, &name, tier).await,
-            8..11 => patch(json!({"data": {"turn": self.value(self.turn)}})).await,
-            11..14 => patch(json!({"metadata": {"labels": {TIER: tier}}})).await,
-            14..16 => delete().await,
-            16..19 => {
-                delete().await;
-                self.create(&api, &name, tier).await;
-            }
-            _ => {
-                let which = tier.map(|tier| format!("{TIER}={tier}"));
-                let which = ListParams { label_selector: which, ..ListParams::default() };
-                drop(api.delete_collection(&DeleteParams::default(), &which).await);
-            }
-        }
-    }
-
-    /// Secrets' data is base64: digits, four of them, are that as well.
-    fn value(&self, number: u32) -> String {
-        format!("{number:04}")
-    }
-
-    async fn create(&self, api: &Api<DynamicObject>, name: &str, tier: Option<&str>) {
-        let mut object = DynamicObject::new(name, &ApiResource::erase::<ConfigMap>(&()));
-        object.types = None;
-        object.metadata.labels = tier.map(|tier| [(TIER.to_owned(), tier.to_owned())].into());
-        object.data = json!({"data": {"turn": self.value(self.turn)}});
-        drop(api.create(&PostParams::default(), &object).await);
-    }
-
-    fn fault(&mut self) {
-        let verb = ["watch", "watch", "list"][self.random.random_range(0..3)];
-        let fault = Fault::on(&format!("{verb} {}", WATCHED[self.random.random_range(0..3)]));
-        let seconds = Duration::from_secs(self.random.random_range(1..90));
-        let too_large = Cause { reason: "ResourceVersionTooLarge", message: "Too large".into(), field: String::new() };
-        let too_large = Failure::new(504, Reason::Timeout, "Too large resource version")
-            .about(Details { causes: vec![too_large], ..Details::default() });
-        let fault = match self.random.random_range(0..9) {
-            0 => fault.status(410),
-            1 => fault.too_many(seconds),
-            2 => fault.status(500),
-            3 => fault.status(503),
-            4 => fault.failure(too_large),
-            5 => fault.close(),
-            6 => fault.delay(seconds),
-            7 => fault.status(400),
-            _ => fault.drop_watch_after(self.random.random_range(0..5)),
-        };
-        self.door.server().faults().add(fault.times(self.random.random_range(1..4)));
-    }
-
-    /// To the state of the last backup: revisions are given out a second time. What is written before informers can know cannot be told from what they have,
-    /// so that nothing is.
-    async fn restore(&mut self) {
-        self.door.replace(self.backup.fork());
-        self.calm().await;
-        // Of several watches, one may still wait for what will be written.
-        sleep(Duration::from_mins(30)).await;
-        self.door.set_calm(false);
-    }
-
-    /// More than is kept of each event for a handler that does not listen.
-    async fn burst(&mut self) {
-        let slow = self.subjects[0].join(Some(Duration::from_secs(1)), self.door.clone(), self.restores);
-        self.handlers.push((0, slow));
-        let api = self.api(0, "c");
-        for turn in 0..5_000 {
-            self.turn += 1;
-            let name = format!("o{}", turn % 50);
-            match turn / 50 % 4 {
-                0 => self.create(&api, &name, Some("back")).await,
-                3 => drop(api.delete(&name, &DeleteParams::default()).await),
-                _ => {
-                    let patch = Patch::Merge(json!({"data": {"turn": self.value(self.turn)}}));
-                    drop(api.patch(&name, &PatchParams::default(), &patch).await);
-                }
-            }
-            if turn % 5 == 0 {
-                sleep(Duration::from_millis(1)).await;
-            }
-        }
-    }
-
-    async fn calm(&mut self) {
-        self.door.set_calm(true);
-        self.door.server().faults().clear();
-        self.converge(Duration::from_hours(2)).await;
-    }
-
-    /// Until everything is as it must be.
-    async fn converge(&self, most: Duration) {
-        let converged = async {
-            while self.differs().await.is_some() {
-                sleep(Duration::from_secs(9)).await;
-            }
-        };
-        if timeout(most, converged).await.is_err() {
-            let differs = self.differs().await.unwrap_or_default();
-            panic!("seed {}, after {most:?} without faults: {differs}", self.seed);
-        }
-    }
-
-    async fn differs(&self) -> Option<String> {
-        let inside = self.door.inside();
-        let revision = self.door.server().revision();
-        for (number, subject) in self.subjects.iter().enumerate() {
-            let name = subject.name();
-            let wanted = on_the_server(&inside, &**subject).await;
-            if subject.state() != InformerState::Synced {
-                return Some(format!("{name} is {:?}", subject.state()));
-            }
-            if subject.revision() != Some(revision) {
-                return Some(format!("{name} is at {:?}, the server at {revision}", subject.revision()));
-            }
-            let contents = subject.contents().expect("it is synced");
-            if contents != wanted {
-                return Some(format!("{name} has {contents:?}, the server {wanted:?}"));
-            }
-            for (_, handler) in self.handlers.iter().filter(|(of, _)| *of == number) {
-                if let Some(differs) = handler.ledger.lock().differs(&contents) {
-                    return Some(format!("a handler of {name}: {differs}"));
-                }
-            }
-        }
-        None
-    }
-}
 
 /// The real server, too, lets a watch wait for a version that it has not reached, and says nothing.
 #[tokio::test(start_paused = true)]
@@ -331,6 +42,50 @@ async fn a_server_that_was_restored_to_an_older_state_is_believed_once_nothing_i
     let left = maps.list(&Query::default()).expect("synced");
     assert_eq!(left.iter().map(|map| map.metadata.name.as_deref()).collect::<Vec<_>>(), [Some("kept")]);
     cache.stop().await;
+}
+
+/// What the real server can be made to do: not to answer, and to start again, which forgets what happened.
+#[tokio::test]
+async fn after_the_real_server_was_paused_and_restarted_the_cache_is_what_it_has() -> anyhow::Result<()> {
+    let started = Environment::start(testing::Options::default()).await;
+    let Some(environment) = or_left_out(started) else { return Ok(()) };
+    let (client, cache) = (environment.client()?, Cache::new(environment.client()?, CacheOptions::default()));
+    let maps =
+        cache.informer_of(Select::<ConfigMap>::new().labels("app").namespaces(these(&["default", "kube-public"])))?;
+    let ledger = Handler::new(maps.events(), Ledger::default(), |_| None);
+    let cache = Running::new(cache);
+    for name in ["a", "b", "c"] {
+        make(&client, "default", name, "blue").await;
+    }
+    maps.await_synced().await?;
+    let api = Api::<ConfigMap>::namespaced(client.clone(), "default");
+
+    let paused = environment.pause_apiserver()?;
+    let written = tokio::spawn({
+        let api = api.clone();
+        async move { api.delete("a", &DeleteParams::default()).await }
+    });
+    sleep(Duration::from_millis(500)).await;
+    assert!(!written.is_finished(), "nobody answers");
+    drop(paused);
+    written.await??;
+    make(&client, "kube-public", "d", "red").await;
+
+    environment.restart_apiserver().await?;
+    let client = environment.client()?;
+    let api = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    api.delete("b", &DeleteParams::default()).await?;
+    let patch = Patch::Merge(json!({"data": {"door": "green"}}));
+    let last = api.patch("c", &PatchParams::default(), &patch).await?;
+    let wanted = Api::<ConfigMap>::all(client).list(&ListParams::default().labels("app")).await?;
+    let wanted: Versions = wanted.iter().map(|map| (ObjectKey::of(map), version_of(map))).collect();
+    assert_eq!((wanted.len(), wanted[&ObjectKey::of(&last)].clone()), (2, version_of(&last)));
+    let same = || versions(&maps) == wanted && ledger.ledger.lock().differs(&wanted).is_none();
+    let converged = timeout(Duration::from_mins(1), until(|| same() && maps.state() == InformerState::Synced)).await;
+    assert!(converged.is_ok(), "{maps:?} has {:?}, the server {wanted:?}", versions(&maps));
+    cache.stop().await;
+    environment.stop().await?;
+    Ok(())
 }
 
 #[test]

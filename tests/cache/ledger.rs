@@ -6,6 +6,7 @@
 use super::chaos::Door;
 use http::Request;
 use kube_client::Client;
+use kube_core::Resource;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -20,24 +21,23 @@ pub(crate) type Contents = BTreeMap<ObjectKey, Value>;
 
 /// A state of an object: its uid and version.
 type Version = (String, u64);
+pub(crate) type Versions = BTreeMap<ObjectKey, Version>;
 
 /// What a handler knows.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    known: BTreeMap<ObjectKey, Version>,
+    known: Versions,
     /// The newest version that was ever told of a key.
     newest: BTreeMap<ObjectKey, u64>,
     /// The server went back in time, and so may what is told.
     pub(crate) may_go_back: bool,
     initial_done: bool,
-    pub(crate) told: u64,
     wrong: Vec<String>,
 }
 
 impl Ledger {
     /// After the handler was told so.
     pub(crate) fn note<K>(&mut self, notice: &Notice<K>) {
-        self.told += 1;
         let Notice::Event(event) = notice else {
             self.check(!self.initial_done, || "the beginning is over twice".into());
             self.initial_done = true;
@@ -78,14 +78,13 @@ impl Ledger {
     }
 
     /// Why it is not what the store shows.
-    pub(crate) fn differs(&self, store: &Contents) -> Option<String> {
-        let shown: BTreeMap<_, _> = store.iter().map(|(key, object)| (key.clone(), version_in(object))).collect();
+    pub(crate) fn differs(&self, store: &Versions) -> Option<String> {
         if !self.wrong.is_empty() {
             Some(self.wrong.join("; "))
         } else if !self.initial_done {
             Some("it was never told that the beginning is over".into())
         } else {
-            (self.known != shown).then(|| format!("it knows {:?}, the store shows {shown:?}", self.known))
+            (self.known != *store).then(|| format!("it knows {:?}, the store shows {store:?}", self.known))
         }
     }
 }
@@ -96,9 +95,16 @@ fn version<K>(object: &Object<K>) -> Version {
     (meta.uid().unwrap_or_default().to_owned(), revision.unwrap_or_default())
 }
 
-fn version_in(object: &Value) -> Version {
-    let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-    (of("uid").to_owned(), of("resourceVersion").parse().unwrap_or_default())
+pub(crate) fn version_of(object: &impl Resource) -> Version {
+    let meta = object.meta();
+    let revision = meta.resource_version.as_ref().and_then(|version| version.parse().ok());
+    (meta.uid.clone().unwrap_or_default(), revision.unwrap_or_default())
+}
+
+/// What an informer shows.
+pub(crate) fn versions<K: KubeObject>(informer: &Informer<K>) -> Versions {
+    let all = informer.list(&Query::default()).expect("it is synced");
+    all.iter().map(|object| (ObjectKey::of(&**object), version_of(&**object))).collect()
 }
 
 /// Somebody who listens. Dropped, it leaves.
@@ -114,14 +120,18 @@ impl Drop for Handler {
 }
 
 impl Handler {
-    /// With a pause after each event, as long as the door is not calm.
-    fn new<K: KubeObject>(mut events: Events<K>, pause: Option<Duration>, door: Door, may_go_back: bool) -> Self {
-        let ledger = Arc::new(Mutex::new(Ledger { may_go_back, ..Ledger::default() }));
+    /// `then` sees what it was told, and says how long the handler is busy with it.
+    pub(crate) fn new<K: KubeObject>(
+        mut events: Events<K>,
+        ledger: Ledger,
+        mut then: impl FnMut(&Notice<K>) -> Option<Duration> + Send + 'static,
+    ) -> Self {
+        let ledger = Arc::new(Mutex::new(ledger));
         let kept = ledger.clone();
         let task = tokio::spawn(async move {
             while let Some(notice) = events.next().await {
                 kept.lock().note(&notice);
-                if let Some(pause) = pause.filter(|_| !door.is_calm()) {
+                if let Some(pause) = then(&notice) {
                     sleep(pause).await;
                 }
             }
@@ -140,6 +150,8 @@ pub(crate) trait Subject {
     fn is_metadata(&self) -> bool;
     /// What it shows. Fails where two ways to read it disagree.
     fn contents(&self) -> Option<Contents>;
+    fn versions(&self) -> Versions;
+    /// With a pause after each event, as long as the door is not calm.
     fn join(&self, pause: Option<Duration>, door: Door, may_go_back: bool) -> Handler;
 }
 
@@ -154,7 +166,7 @@ pub(crate) struct Of<K> {
 }
 
 impl<K: KubeObject> Of<K> {
-    pub(crate) fn new(name: &'static str, informer: Informer<K>, paths: &[&str]) -> Box<dyn Subject> {
+    pub(crate) fn subject(name: &'static str, informer: Informer<K>, paths: &[&str]) -> Box<dyn Subject> {
         let by_tier = informer
             .index(|object: &K| object.meta().labels.iter().filter_map(|labels| labels.get(TIER).cloned()).collect());
         Box::new(Self { name, informer, by_tier, paths: paths.iter().map(|path| (*path).to_owned()).collect() })
@@ -204,8 +216,13 @@ impl<K: KubeObject> Subject for Of<K> {
         Some(contents)
     }
 
+    fn versions(&self) -> Versions {
+        versions(&self.informer)
+    }
+
     fn join(&self, pause: Option<Duration>, door: Door, may_go_back: bool) -> Handler {
-        Handler::new(self.informer.events(), pause, door, may_go_back)
+        let ledger = Ledger { may_go_back, ..Ledger::default() };
+        Handler::new(self.informer.events(), ledger, move |_| pause.filter(|_| !door.is_calm()))
     }
 }
 

@@ -12,5 +12,7 @@ mod queries;
 mod reads;
 mod resync;
 mod rights;
+mod schedule;
+mod soak;
 mod support;
 mod tenants;

@@ -218,37 +218,6 @@ async fn what_is_counted_follows_what_happens() {
     assert!(scene.core.stats().handlers.is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_is_counted_follows_what_happens() {
-    let scene = Scene::<Compact>::new();
-    assert_eq!((scene.core.stats().since_heard, scene.core.stats().approximate_bytes), (None, 0));
-    scene.make("a").await;
-    scene.core.synced().await;
-    scene.make("b").await;
-    scene.converge().await;
-    let mut cursor = scene.core.subscribe();
-    let stats = scene.core.stats();
-    let measured: usize = scene.core.store.snapshot().iter().map(|entry| entry.object.heap_bytes()).sum();
-    assert_eq!(stats.approximate_bytes, measured as u64);
-    assert_eq!((stats.objects, stats.events, stats.relists, stats.watch_restarts), (2, 2, 0, 0));
-    while cursor.try_next().is_some() {}
-
-    // The server closes watches after some minutes, and sends a bookmark every minute.
-    tokio::time::sleep(Duration::from_mins(30)).await;
-    let stats = scene.core.stats();
-    assert!(stats.watch_restarts >= 3 && stats.relists == 0, "{stats:?}");
-    assert!(stats.since_last_event >= Some(Duration::from_mins(29)) && stats.events_per_second < 0.01, "{stats:?}");
-    assert!(stats.since_heard < Some(Duration::from_mins(2)), "{stats:?}");
-    scene.server.faults().add(Fault::on("watch configmaps").status(503));
-    scene.server.faults().add(Fault::on("watch configmaps").drop_watch_after(0).times(1));
-    tokio::time::sleep(Duration::from_mins(30)).await;
-    assert!(scene.core.stats().since_heard > Some(Duration::from_mins(15)), "{:?}", scene.core.stats());
-    scene.make("c").await;
-    assert_eq!(scene.core.stats().handlers.len(), 1);
-    drop(cursor);
-    assert!(scene.core.stats().handlers.is_empty());
-}
-
 #[test]
 fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions() {
     let (core, entry) = metadata_core();

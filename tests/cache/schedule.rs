@@ -1,0 +1,311 @@
+//! One random schedule: writes, faults, restarts, and handlers that come and go; then the faults end, and everything must be as it is on the server.
+
+use super::{
+    chaos::Door,
+    ledger::{Handler, Of, Subject, TIER, on_the_server},
+    support::{Running, these},
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube_client::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+use std::time::Duration;
+use steersman::{
+    cache::{Cache, CacheOptions, InformerState, Select},
+    object::Metadata,
+};
+use steersman_apiserver::{ApiServer, Cause, Details, Failure, Fault, Options, Reason};
+use tokio::time::{sleep, timeout};
+
+const NAMESPACES: [&str; 3] = ["a", "b", "c"];
+const WATCHED: [&str; 3] = ["configmaps", "secrets", "widgets"];
+
+/// What a seed stands for.
+pub(crate) struct Schedule {
+    seed: u64,
+    random: StdRng,
+    /// Whether the server is restored to an older state once in a while.
+    restores: bool,
+    door: Door,
+    subjects: Vec<Box<dyn Subject>>,
+    /// With the number of their subject.
+    handlers: Vec<(usize, Handler)>,
+    /// The server as it was, to be restored.
+    backup: ApiServer,
+    turn: u32,
+}
+
+fn widget() -> GroupVersionKind {
+    GroupVersionKind::gvk("convergence.example.com", "v1", "Widget")
+}
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.convergence.example.com"},
+        "spec": {
+            "group": "convergence.example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"data": {"type": "object", "additionalProperties": {"type": "string"}}},
+            }}}],
+        },
+    })
+}
+
+/// One informer of each sort.
+fn declare(cache: &Cache) -> anyhow::Result<Vec<Box<dyn Subject>>> {
+    let front = Select::<ConfigMap>::new().labels("tier=front").compact().page_size(2);
+    let two = Select::<ConfigMap>::new().namespaces(these(&["a", "b"])).page_size(1);
+    let names = Select::<Metadata<Secret>>::new().labels("!never").page_size(3);
+    let secrets = Select::<Secret>::new().compact().page_size(4);
+    let (maps, b) = ("/api/v1/configmaps", "/api/v1/namespaces/b/configmaps");
+    Ok(vec![
+        Of::subject("typed", cache.informer::<ConfigMap>()?, &[maps]),
+        Of::subject("selected", cache.informer_of(front)?, &[&format!("{maps}?labelSelector=tier%3Dfront")]),
+        Of::subject("two namespaces", cache.informer_of(two)?, &["/api/v1/namespaces/a/configmaps", b]),
+        Of::subject("compact", cache.informer_of(secrets)?, &["/api/v1/secrets"]),
+        Of::subject("metadata", cache.informer_of(names)?, &["/api/v1/secrets"]),
+        Of::subject(
+            "dynamic",
+            cache.informer_of(Select::dynamic(widget()).page_size(3))?,
+            &["/apis/convergence.example.com/v1/widgets"],
+        ),
+    ])
+}
+
+impl Schedule {
+    pub(crate) async fn run(seed: u64) -> anyhow::Result<()> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let history = random.random_range(5..200);
+        let server = ApiServer::new(Options { history, seed: Some(seed), ..Options::default() })?;
+        server.install(definition()).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;
+        let namespaces = Api::<Namespace>::all(Client::new(server.service(), "default"));
+        for name in NAMESPACES {
+            let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+            namespaces.create(&PostParams::default(), &namespace).await?;
+        }
+        let door = Door::new(server.clone(), seed);
+        let cache = Cache::new(door.client(), CacheOptions::default());
+        let subjects = declare(&cache)?;
+        let restores = random.random_range(0..4) == 0;
+        let handlers = Vec::new();
+        let mut schedule = Self { seed, random, restores, door, subjects, handlers, backup: server.fork(), turn: 0 };
+        for subject in 0..schedule.subjects.len() {
+            schedule.join(subject);
+        }
+        let cache = Running::new(cache);
+        for _ in 0..schedule.random.random_range(20..120) {
+            schedule.turn().await;
+        }
+        if schedule.random.random_range(0..32) == 0 {
+            schedule.burst().await;
+        }
+        schedule.calm().await;
+        // And its watches live.
+        for kind in 0..WATCHED.len() {
+            for namespace in NAMESPACES {
+                schedule.create(&schedule.api(kind, namespace), "last", None).await;
+            }
+        }
+        schedule.converge(Duration::from_mins(5)).await;
+        cache.stop().await;
+        Ok(())
+    }
+
+    fn join(&mut self, subject: usize) {
+        let slow = self.random.random_range(0..3) == 0;
+        let pause = slow.then(|| Duration::from_millis(self.random.random_range(1..60_000)));
+        let handler = self.subjects[subject].join(pause, self.door.clone(), self.restores);
+        self.handlers.push((subject, handler));
+    }
+
+    async fn turn(&mut self) {
+        self.turn += 1;
+        match self.random.random_range(0..100) {
+            0..65 => self.write().await,
+            65..80 => self.fault(),
+            80..85 => self.door.server().compact(),
+            85..88 => {
+                let subject = self.random.random_range(0..self.subjects.len());
+                self.join(subject);
+            }
+            88..90 if !self.handlers.is_empty() => {
+                let leaves = self.random.random_range(0..self.handlers.len());
+                drop(self.handlers.swap_remove(leaves));
+            }
+            90..92 => {
+                // The data stays; what happened before is forgotten.
+                let server = self.door.server().fork();
+                server.compact();
+                self.door.replace(server);
+            }
+            92 if self.restores => self.restore().await,
+            93 => self.backup = self.door.server().fork(),
+            _ => {}
+        }
+        if self.random.random_range(0..2) == 0 {
+            let most = [100, 5_000, 90_000][self.random.random_range(0..3)];
+            sleep(Duration::from_millis(self.random.random_range(0..most))).await;
+        }
+        for subject in self.subjects.iter().filter(|_| self.turn.is_multiple_of(4)) {
+            let Some(contents) = subject.contents() else { continue };
+            let newest =
+                contents.values().filter_map(|object| object["metadata"]["resourceVersion"].as_str()?.parse().ok());
+            let newest: u64 = newest.max().unwrap_or_default();
+            // Of several watches, the slowest one says how far it is.
+            let is_one = subject.paths().len() == 1;
+            assert!(
+                !is_one || subject.revision() >= Some(newest),
+                "{} has {newest} at {:?}",
+                subject.name(),
+                subject.revision()
+            );
+        }
+    }
+
+    fn api(&self, kind: usize, namespace: &str) -> Api<DynamicObject> {
+        let core = |kind| GroupVersionKind::gvk("", "v1", kind);
+        let gvk = [core("ConfigMap"), core("Secret"), widget()][kind].clone();
+        Api::namespaced_with(self.door.inside(), namespace, &ApiResource::from_gvk_with_plural(&gvk, WATCHED[kind]))
+    }
+
+    /// What cannot be done is not done.
+    async fn write(&mut self) {
+        let kind = self.random.random_range(0..WATCHED.len());
+        let namespace = NAMESPACES[self.random.random_range(0..3)];
+        let api = self.api(kind, namespace);
+        let name = format!("o{}", self.random.random_range(0..5));
+        let tier = [None, Some("front"), Some("back")][self.random.random_range(0..3)];
+        let patch = async |patch: Value| drop(api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await);
+        let delete = async || drop(api.delete(&name, &DeleteParams::default()).await);
+        match self.random.random_range(0..20) {
+            0..8 => self.create(&api, &name, tier).await,
+            8..11 => patch(json!({"data": {"turn": self.value()}})).await,
+            11..14 => patch(json!({"metadata": {"labels": {TIER: tier}}})).await,
+            14..16 => delete().await,
+            16..19 => {
+                delete().await;
+                self.create(&api, &name, tier).await;
+            }
+            _ => {
+                let which = tier.map(|tier| format!("{TIER}={tier}"));
+                let which = ListParams { label_selector: which, ..ListParams::default() };
+                drop(api.delete_collection(&DeleteParams::default(), &which).await);
+            }
+        }
+    }
+
+    /// Secrets' data is base64: digits, four of them, are that as well.
+    fn value(&self) -> String {
+        format!("{:04}", self.turn)
+    }
+
+    async fn create(&self, api: &Api<DynamicObject>, name: &str, tier: Option<&str>) {
+        let mut object = DynamicObject::new(name, &ApiResource::erase::<ConfigMap>(&()));
+        object.types = None;
+        object.metadata.labels = tier.map(|tier| [(TIER.to_owned(), tier.to_owned())].into());
+        object.data = json!({"data": {"turn": self.value()}});
+        drop(api.create(&PostParams::default(), &object).await);
+    }
+
+    fn fault(&mut self) {
+        let verb = ["watch", "watch", "list"][self.random.random_range(0..3)];
+        let fault = Fault::on(&format!("{verb} {}", WATCHED[self.random.random_range(0..3)]));
+        let seconds = Duration::from_secs(self.random.random_range(1..90));
+        let too_large = Cause { reason: "ResourceVersionTooLarge", message: "Too large".into(), field: String::new() };
+        let too_large = Failure::new(504, Reason::Timeout, "Too large resource version")
+            .about(Details { causes: vec![too_large], ..Details::default() });
+        let fault = match self.random.random_range(0..9) {
+            0 => fault.status(410),
+            1 => fault.too_many(seconds),
+            2 => fault.status(500),
+            3 => fault.status(503),
+            4 => fault.failure(too_large),
+            5 => fault.close(),
+            6 => fault.delay(seconds),
+            7 => fault.status(400),
+            _ => fault.drop_watch_after(self.random.random_range(0..5)),
+        };
+        self.door.server().faults().add(fault.times(self.random.random_range(1..4)));
+    }
+
+    /// To the state of the last backup: revisions are given out a second time. What is written before informers can know cannot be told from what they have,
+    /// so that nothing is.
+    async fn restore(&mut self) {
+        self.door.replace(self.backup.fork());
+        self.calm().await;
+        // Of several watches, one may still wait for what will be written.
+        sleep(Duration::from_mins(30)).await;
+        self.door.set_calm(false);
+    }
+
+    /// More than is kept of each event for a handler that does not listen.
+    async fn burst(&mut self) {
+        let slow = self.subjects[0].join(Some(Duration::from_secs(1)), self.door.clone(), self.restores);
+        self.handlers.push((0, slow));
+        let api = self.api(0, "c");
+        for turn in 0..5_000 {
+            self.turn += 1;
+            let name = format!("o{}", turn % 50);
+            match turn / 50 % 4 {
+                0 => self.create(&api, &name, Some("back")).await,
+                3 => drop(api.delete(&name, &DeleteParams::default()).await),
+                _ => {
+                    let patch = Patch::Merge(json!({"data": {"turn": self.value()}}));
+                    drop(api.patch(&name, &PatchParams::default(), &patch).await);
+                }
+            }
+            if turn % 5 == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    async fn calm(&mut self) {
+        self.door.set_calm(true);
+        self.door.server().faults().clear();
+        self.converge(Duration::from_hours(2)).await;
+    }
+
+    /// Until everything is as it must be.
+    async fn converge(&self, most: Duration) {
+        let converged = async {
+            while self.differs().await.is_some() {
+                sleep(Duration::from_secs(9)).await;
+            }
+        };
+        if timeout(most, converged).await.is_err() {
+            let differs = self.differs().await.unwrap_or_default();
+            panic!("seed {}, after {most:?} without faults: {differs}", self.seed);
+        }
+    }
+
+    async fn differs(&self) -> Option<String> {
+        let inside = self.door.inside();
+        let revision = self.door.server().revision();
+        for (number, subject) in self.subjects.iter().enumerate() {
+            let name = subject.name();
+            let wanted = on_the_server(&inside, &**subject).await;
+            if subject.state() != InformerState::Synced {
+                return Some(format!("{name} is {:?}", subject.state()));
+            }
+            if subject.revision() != Some(revision) {
+                return Some(format!("{name} is at {:?}, the server at {revision}", subject.revision()));
+            }
+            let contents = subject.contents().expect("it is synced");
+            if contents != wanted {
+                return Some(format!("{name} has {contents:?}, the server {wanted:?}"));
+            }
+            for (_, handler) in self.handlers.iter().filter(|(of, _)| *of == number) {
+                if let Some(differs) = handler.ledger.lock().differs(&subject.versions()) {
+                    return Some(format!("a handler of {name}: {differs}"));
+                }
+            }
+        }
+        None
+    }
+}
