@@ -70,7 +70,7 @@ impl<K> Informer<K> {
         Events::new(self.clone())
     }
 
-    fn check_synced(&self) -> Result<(), CacheError> {
+    pub(super) fn check_synced(&self) -> Result<(), CacheError> {
         if self.core.is_listed() {
             return Ok(());
         }

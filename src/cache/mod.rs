@@ -25,7 +25,7 @@
 //! let made = serde_json::from_value(serde_json::json!({"metadata": {"name": "colors"}, "data": {"door": "blue"}}))?;
 //! Api::<ConfigMap>::default_namespaced(client.clone()).create(&PostParams::default(), &made).await?;
 //!
-//! let cache = Cache::new(client, CacheOptions::default());
+//! let cache = Cache::new(client, CacheOptions::default())?;
 //! let maps = cache.informer::<ConfigMap>()?;
 //! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
 //! let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
@@ -44,6 +44,7 @@
 //! Inside, `reflect` asks the server and says what it has, `core` puts it into the `store` and tells the handlers through the `fan`; `erased` is that
 //! whatever the form, for the handles above.
 
+mod asked;
 mod core;
 mod erased;
 mod error;
@@ -55,6 +56,7 @@ mod events;
 mod fan;
 mod indexed;
 mod informer;
+mod lazy;
 mod life;
 mod query;
 mod reflect;
@@ -68,6 +70,7 @@ mod selector;
 mod store;
 mod tend;
 
+pub(crate) use self::asked::Asked;
 pub use self::{
     error::CacheError,
     events::{Events, Notice},
