@@ -140,6 +140,14 @@ impl<K: KubeObject> Select<K> {
         Self { managed_fields: true, ..self }
     }
 
+    /// All objects of a kind, as the type declares them, whether it names the kind or not.
+    pub(crate) fn all(kind: GroupVersionKind) -> Self {
+        let resource = K::static_resource().map(|(api, namespaced)| Resource { api, namespaced });
+        let compact = resource.is_none() && !K::metadata_api();
+        let all = Self { resource, ..Self::of(kind) };
+        if compact { all.compact() } else { all }
+    }
+
     pub(super) fn representation(&self) -> Representation {
         self.representation.unwrap_or(if K::metadata_api() { Representation::Metadata } else { Representation::Typed })
     }

@@ -21,6 +21,8 @@ pub struct Discovered {
     pub resource: ApiResource,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
+    /// Whether the server has said that their status is written apart.
+    status: bool,
 }
 
 impl Discovered {
@@ -45,7 +47,11 @@ impl Discovered {
     /// As the type says, if it does.
     pub(super) fn of<K: KubeObject>() -> Option<Self> {
         let (resource, namespaced) = K::static_resource()?;
-        Some(Self { resource, namespaced })
+        Some(Self::typed(resource, namespaced))
+    }
+
+    pub(super) fn typed(resource: ApiResource, namespaced: bool) -> Self {
+        Self { resource, namespaced, status: false }
     }
 
     /// `/apis/apps/v1/namespaces/default/deployments`
@@ -89,6 +95,14 @@ impl Kinds {
         Ok(found)
     }
 
+    /// Whether the status of a kind is written apart; false also if there is no such kind. Definitions gain that, so what has not had it is asked for again.
+    pub(super) async fn has_status(&self, client: &Client, kind: &GroupVersionKind) -> Result<bool> {
+        if self.0.lock().known.get(kind).is_some_and(|known| !known.status) {
+            self.forget(kind);
+        }
+        Ok(self.find(client, kind).await?.is_some_and(|found| found.status))
+    }
+
     /// It is not there any more.
     pub(super) fn forget(&self, kind: &GroupVersionKind) {
         self.0.lock().known.remove(kind);
@@ -107,8 +121,11 @@ async fn ask(client: &Client, kind: &GroupVersionKind) -> Result<Vec<Discovered>
         Err(error) if error.is_not_found() => APIResourceList::default(),
         Err(error) => return Err(error),
     };
-    let objects = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    let discovered = objects.map(|resource| Discovered {
+    let (parts, objects): (Vec<_>, Vec<_>) =
+        list.resources.into_iter().partition(|resource| resource.name.contains('/'));
+    let has_status = |plural: &str| parts.iter().any(|part| part.name.strip_suffix("/status") == Some(plural));
+    let discovered = objects.into_iter().map(|resource| Discovered {
+        status: has_status(&resource.name),
         resource: ApiResource {
             group: kind.group.clone(),
             version: kind.version.clone(),

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// What a call of the client gives.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Whatever has gone wrong: what closures that are given to the client fail with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A read or a write has failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -58,7 +61,9 @@ pub enum Error {
         key: ObjectKey,
     },
     /// Something outside of the client's namespace.
-    #[error("{kind} {key} is outside of namespace {namespace}, which this client is for: use one without `namespace(…)`")]
+    #[error(
+        "{kind} {key} is outside of namespace {namespace}, which this client is for: use one without `namespace(…)`"
+    )]
     OtherNamespace {
         /// The kind.
         kind: String,
@@ -98,6 +103,21 @@ pub enum Error {
         kind: String,
         /// What is meant, and what to do.
         what: &'static str,
+    },
+    /// What was to change an object has failed.
+    #[error(transparent)]
+    Mutate(BoxError),
+    /// What was to change an object has made another one of it.
+    #[error(
+        "{kind} {key} was changed into {changed}: leave name and namespace as they are, and name the object that is meant"
+    )]
+    Renamed {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+        /// What it is called now.
+        changed: ObjectKey,
     },
 }
 

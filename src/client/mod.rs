@@ -4,6 +4,8 @@
 //!   server instead.
 //! * Its modifiers give a client that differs in one setting: `client.status().update(&web)`, `client.dry_run().create(&web)`.
 //! * [`Client::dynamic`] has the verbs for a kind that is named at run time; its resource is [discovered](Client::discover), never guessed.
+//! * [`Client::create_or_patch`] makes an object as it is wanted, whether it is there or not; [`owner`] says what goes with what, and [`Client::finalizer`]
+//!   what has to be done before.
 //! * [`Error`] tells conflicts and absences apart; [`IgnoreNotFound`] drops the latter.
 //! * [`Interceptor`] lets a test say no in the server's place.
 //!
@@ -44,24 +46,28 @@ mod diff;
 mod discovery;
 mod dynamic;
 mod error;
+mod finalizer;
 mod intercept;
+pub mod owner;
 mod patch;
 mod read;
 mod settings;
+mod upsert;
 mod wire;
 mod write;
 
-use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
 pub use self::{
     change::Change,
     connection::Connection,
     discovery::Discovered,
     dynamic::Dynamic,
-    error::{Error, IgnoreNotFound, Result},
+    error::{BoxError, Error, IgnoreNotFound, Result},
+    finalizer::{Deletion, Finalize, add_finalizer, has_finalizer, remove_finalizer},
     intercept::{Call, Interceptor, Verb},
     patch::{Deleting, Patch, Propagation},
     settings::Validation,
 };
+use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
 use crate::{cache::Cache, object::KubeObject};
 use kube_core::GroupVersionKind;
 use std::{fmt, sync::Arc};

@@ -70,11 +70,7 @@ impl Client {
         Ok(informer.list(&query.clone().namespace(all.namespace()))?)
     }
 
-    pub(super) async fn get_live<K: KubeObject>(
-        &self,
-        kind: &Discovered,
-        key: &ObjectKey,
-    ) -> Result<Option<Arc<K>>> {
+    pub(super) async fn get_live<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<Option<Arc<K>>> {
         let key = self.0.settings.key(&kind.resource.kind, kind.namespaced, key)?;
         self.intercept(Verb::Get, || kind.gvk(), &key).await?;
         let asking = Asking::get(self.path(kind, &key)?, K::metadata_api());
@@ -98,7 +94,8 @@ impl Client {
             asking.query = asked.selectors().append_pair("limit", &size.to_string()).finish();
             if !token.is_empty() {
                 asking.query += "&";
-                asking.query += &form_urlencoded::Serializer::new(String::new()).append_pair("continue", &token).finish();
+                asking.query +=
+                    &form_urlencoded::Serializer::new(String::new()).append_pair("continue", &token).finish();
             }
             let answer = match self.send(asking, true).await.map_err(|error| self.judge(kind, error)) {
                 // The server does not know the rest of that list any more: another one, at once.
@@ -157,5 +154,5 @@ impl Client {
 
 /// Where a type says that it is.
 pub(super) fn statically<K: StaticKind>() -> Discovered {
-    Discovered { resource: kube_core::ApiResource::erase::<K>(&()), namespaced: K::NAMESPACED }
+    Discovered::typed(kube_core::ApiResource::erase::<K>(&()), K::NAMESPACED)
 }
