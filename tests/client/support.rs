@@ -3,9 +3,10 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::GroupVersionKind;
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 use steersman::{
     cache::{Cache, CacheError, CacheOptions},
-    client::Client,
+    client::{Call, Client, Error, Interceptor, Verb},
     testing::{Env, TestServer},
 };
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -75,5 +76,40 @@ impl Running {
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         drop(self.stop);
         Ok(self.task.await??)
+    }
+}
+
+/// Every call of a client, as in `Patch Order shop/web status`.
+#[derive(Clone, Default)]
+pub(crate) struct Calls(Arc<Mutex<Vec<String>>>);
+
+impl Calls {
+    /// Those since the last time.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().expect("not poisoned"))
+    }
+
+    pub(crate) fn push(&self, call: String) {
+        self.0.lock().expect("not poisoned").push(call);
+    }
+}
+
+impl Interceptor for Calls {
+    async fn before(&self, call: &Call<'_>) -> Result<(), Error> {
+        self.push(call.to_string());
+        Ok(())
+    }
+}
+
+/// Lets a test do something before a call.
+pub(crate) struct Before<F>(pub(crate) F);
+
+impl<F, D> Interceptor for Before<F>
+where
+    F: Fn(Verb) -> D + Send + Sync + 'static,
+    D: Future<Output = Result<(), Error>> + Send,
+{
+    async fn before(&self, call: &Call<'_>) -> Result<(), Error> {
+        self.0(call.verb).await
     }
 }

@@ -1,0 +1,376 @@
+//! Objects made as they are wanted, whether they are there or not.
+
+use super::support::{Before, Calls, Running, definition, door, live, map, order};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use kube_core::{DynamicObject, ObjectMeta};
+use serde_json::{Value, json};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use steersman::{
+    cache::{CacheError, CacheOptions, Namespaces, Select},
+    client::{BoxError, Change, Client, Error, Patch, Result, Verb, owner},
+    object::ObjectKey,
+    testing::{Env, TestServer},
+};
+
+/// An order without anything in it.
+fn web(group: &str, namespace: &str) -> DynamicObject {
+    let metadata = json!({"namespace": namespace, "name": "web"});
+    let order = json!({"apiVersion": format!("{group}/v1"), "kind": "Order", "metadata": metadata});
+    serde_json::from_value(order).expect("an order")
+}
+
+/// Sets what is wanted; a null takes it away.
+fn wants(wanted: &Value) -> impl FnMut(&mut DynamicObject) -> Result<(), BoxError> {
+    move |order| {
+        for (part, fields) in wanted.as_object().expect("parts") {
+            for (field, value) in fields.as_object().expect("fields") {
+                order.data[part][field] = value.clone();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn paint(colour: &str) -> impl FnMut(&mut ConfigMap) -> Result<(), BoxError> {
+    move |map| {
+        map.data.get_or_insert_default().insert("door".into(), colour.into());
+        Ok(())
+    }
+}
+
+/// What is wanted, what is done for it and with which writes, and what there is then.
+type Step = (Value, Change, &'static [&'static str], Value);
+
+/// `create_or_patch`, step by step.
+async fn walk(
+    client: &Client,
+    group: &str,
+    namespace: &str,
+    steps: impl IntoIterator<Item = Step>,
+) -> anyhow::Result<()> {
+    let calls = Calls::default();
+    let watched = client.intercepted(calls.clone());
+    for (wanted, change, writes, then) in steps {
+        let (done, given) = watched.create_or_patch(web(group, namespace), wants(&wanted)).await?;
+        assert_eq!(done, change, "{wanted}");
+        let expected = ["Get"].iter().chain(writes).map(|call| match call.split_once(' ') {
+            Some((verb, part)) => format!("{verb} Order {namespace}/web {part}"),
+            None => format!("{call} Order {namespace}/web"),
+        });
+        assert_eq!(calls.take(), expected.collect::<Vec<_>>(), "{wanted}");
+        let now = client.dynamic(&order(group)).get(&ObjectKey::of(&given)).await?.expect("it was made");
+        assert_eq!(now.data, then, "{wanted}");
+        assert_eq!(now.metadata.resource_version, given.metadata.resource_version, "{wanted}");
+        if done != Change::None {
+            assert_eq!(given.data, then, "{wanted}: it is given as it is then");
+        }
+    }
+    Ok(())
+}
+
+/// A definition whose status is a part of the whole.
+fn whole(group: &str) -> Value {
+    let mut definition = definition(group);
+    definition["spec"]["versions"][0].as_object_mut().expect("a version").remove("subresources");
+    definition
+}
+
+steersman::env_test! {
+    async fn a_status_is_written_apart_where_the_server_has_it_apart(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let group = "apart.client.example";
+        env.install([definition(group)]).await?;
+        let new = json!({"spec": {"count": 1}, "status": {"phase": "New"}});
+        walk(&client, group, &namespace, [
+            (new.clone(), Change::Created, &["Create", "Patch status"][..], new.clone()),
+            (new.clone(), Change::None, &[], new),
+            (json!({"spec": {"count": 2}}), Change::Updated, &["Patch"],
+                json!({"spec": {"count": 2}, "status": {"phase": "New"}})),
+            (json!({"status": {"phase": "Old"}}), Change::UpdatedStatus, &["Patch status"],
+                json!({"spec": {"count": 2}, "status": {"phase": "Old"}})),
+            (json!({"spec": {"note": "a"}, "status": {"at": 3}}), Change::Both, &["Patch", "Patch status"],
+                json!({"spec": {"count": 2, "note": "a"}, "status": {"phase": "Old", "at": 3}})),
+            (json!({"spec": {"note": null}, "status": {"at": null}}), Change::Both, &["Patch", "Patch status"],
+                json!({"spec": {"count": 2}, "status": {"phase": "Old"}})),
+            (json!({"spec": {"note": null}, "status": {"at": null}}), Change::None, &[],
+                json!({"spec": {"count": 2}, "status": {"phase": "Old"}})),
+        ]).await
+    }
+
+    async fn a_status_is_written_with_the_rest_where_the_server_has_it_so(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let group = "whole.client.example";
+        env.install([whole(group)]).await?;
+        let new = json!({"spec": {"count": 1}, "status": {"phase": "New"}});
+        walk(&client, group, &namespace, [
+            (new.clone(), Change::Created, &["Create"][..], new.clone()),
+            (new.clone(), Change::None, &[], new),
+            (json!({"status": {"phase": "Old"}}), Change::UpdatedStatus, &["Patch"],
+                json!({"spec": {"count": 1}, "status": {"phase": "Old"}})),
+            (json!({"spec": {"count": 2}, "status": {"phase": null}}), Change::Both, &["Patch"],
+                json!({"spec": {"count": 2}, "status": {}})),
+        ]).await
+    }
+
+    async fn a_definition_may_change_where_the_status_is_written(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let group = "moved.client.example";
+        let calls = Calls::default();
+        let client = client.intercepted(calls.clone());
+        for (step, definition, write) in [
+            (1, whole(group), "Patch Order"), (2, definition(group), "status"), (3, whole(group), "Patch Order"),
+        ] {
+            env.install([definition]).await?;
+            if step == 1 {
+                client.create(&web(group, &namespace)).await?;
+            }
+            // The server is not there at once.
+            for attempt in 0.. {
+                calls.take();
+                let wanted = json!({"status": {"step": step, "attempt": attempt}});
+                let done = client.create_or_patch(web(group, &namespace), wants(&wanted)).await;
+                let write_was = calls.take().pop().unwrap_or_default();
+                let apart = write_was.ends_with("status");
+                if matches!(done, Ok((Change::UpdatedStatus, _))) && apart == (write == "status") {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn an_update_replaces_what_is_there_if_anything_differs(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let calls = Calls::default();
+        let watched = client.intercepted(calls.clone());
+        let named = || ConfigMap { data: None, ..map(&namespace, "colors", "") };
+        for (colour, change, write) in [
+            ("blue", Change::Created, Some("Create")), ("blue", Change::None, None), ("red", Change::Updated, Some("Update")),
+        ] {
+            let (done, given) = watched.create_or_update(named(), paint(colour)).await?;
+            assert_eq!((done, door(&given)), (change, Some(colour)));
+            let expected = ["Get"].into_iter().chain(write).map(|verb| format!("{verb} ConfigMap {namespace}/colors"));
+            assert_eq!(calls.take(), expected.collect::<Vec<_>>());
+            assert_eq!(*client.get::<ConfigMap>(&ObjectKey::of(&given)).await?.expect("it was made"), given);
+        }
+        Ok(())
+    }
+
+    async fn what_a_server_ignores_is_no_change(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let group = "ignored.client.example";
+        env.install([definition(group)]).await?;
+        let wanted = json!({"spec": {"count": 1}, "status": {"phase": "New"}});
+        let (done, made) = client.create_or_update(web(group, &namespace), wants(&wanted)).await?;
+        assert_eq!((done, made.data.get("status")), (Change::Created, None), "a status is not made with the rest");
+        let (done, same) = client.create_or_update(web(group, &namespace), wants(&wanted)).await?;
+        assert_eq!((done, same.metadata.resource_version), (Change::None, made.metadata.resource_version));
+        Ok(())
+    }
+
+    async fn what_the_server_has_filled_in_is_no_difference(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let service: Service = serde_json::from_value(json!({
+            "metadata": {"namespace": namespace, "name": "web"}, "spec": {"ports": [{"port": 80}], "selector": {"app": "web"}},
+        }))?;
+        for expected in [Change::Created, Change::None, Change::None] {
+            let (change, _) = client
+                .create_or_patch(service.clone(), |service| {
+                    let spec = service.spec.get_or_insert_default();
+                    spec.selector.get_or_insert_default().insert("app".into(), "web".into());
+                    // A list is written as a whole: the server fills in the same again.
+                    spec.ports = Some(vec![serde_json::from_value(json!({"port": 80}))?]);
+                    service.metadata.labels.get_or_insert_default();
+                    service.metadata.finalizers.get_or_insert_default();
+                    Ok(())
+                })
+                .await?;
+            assert_eq!(change, expected);
+        }
+        let calls = Calls::default();
+        let client = client.intercepted(calls.clone());
+        for expected in [Change::Created, Change::None] {
+            let wanted = map(&namespace, "colors", "blue");
+            let (change, given) = client.create_or_patch(wanted.clone(), |map| { *map = wanted.clone(); Ok(()) }).await?;
+            assert_eq!(change, expected, "a whole object without what only the server knows");
+            assert!(given.metadata.uid.is_some());
+        }
+        assert_eq!(calls.take().len(), 3, "two reads and one write");
+        Ok(())
+    }
+
+    async fn who_makes_it_in_between_is_not_overrun(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let calls = Calls::default();
+        let (theirs, seen, wanted) = (client.clone(), calls.clone(), map(&namespace, "colors", "green"));
+        let racing = client.intercepted(Before(move |verb| {
+            let (theirs, wanted, seen) = (theirs.clone(), wanted.clone(), seen.clone());
+            async move {
+                seen.push(format!("{verb:?}"));
+                if verb == Verb::Create { theirs.create(&wanted).await.map(drop) } else { Ok(()) }
+            }
+        }));
+        let named = ConfigMap { data: None, metadata: ObjectMeta { labels: None, ..map(&namespace, "colors", "").metadata }, ..Default::default() };
+        let mut found = Vec::new();
+        let (change, given) = racing
+            .create_or_patch(named.clone(), |map| {
+                found.push(door(map).map(str::to_owned));
+                paint("blue")(map)
+            })
+            .await?;
+        assert_eq!((change, door(&given)), (Change::Updated, Some("blue")));
+        assert_eq!(found, [None, Some("green".to_owned())], "what is theirs is seen");
+        assert_eq!(given.metadata.labels.expect("theirs stay")["app"], "colors");
+        assert_eq!(calls.take(), ["Get", "Create", "Get", "Patch"]);
+
+        client.delete::<ConfigMap>(&ObjectKey::of(&named)).await?;
+        assert_eq!(racing.create_or_update(named, paint("blue")).await?.0, Change::Updated);
+        assert_eq!(calls.take(), ["Get", "Create", "Get", "Update"]);
+        Ok(())
+    }
+
+    async fn who_makes_it_in_between_and_takes_it_away_again_is_told_of(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let colors = map(&namespace, "colors", "green");
+        let (theirs, wanted) = (client.clone(), colors.clone());
+        let made = Arc::new(AtomicBool::new(false));
+        let racing = client.intercepted(Before(move |verb| {
+            let (theirs, wanted, made) = (theirs.clone(), wanted.clone(), made.clone());
+            async move {
+                match verb {
+                    Verb::Create => theirs.create(&wanted).await.map(|_| made.store(true, Relaxed)),
+                    Verb::Get if made.load(Relaxed) => theirs.delete::<ConfigMap>(&ObjectKey::of(&wanted)).await.map(drop),
+                    _ => Ok(()),
+                }
+            }
+        }));
+        let error = racing.create_or_patch(colors, paint("blue")).await.expect_err("it was there, and is not");
+        assert!(error.is_already_exists(), "{error}");
+        Ok(())
+    }
+
+    async fn who_changes_it_in_between_makes_it_a_conflict(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let colors = map(&namespace, "colors", "green");
+        let key = ObjectKey::of(&client.create(&colors).await?);
+        let theirs = client.clone();
+        let racing = client.intercepted(Before(move |verb| {
+            let (theirs, key) = (theirs.clone(), key.clone());
+            async move {
+                if matches!(verb, Verb::Patch | Verb::Update) {
+                    theirs.patch::<ConfigMap>(&key, &Patch::Merge(json!({"data": {"at": format!("{verb:?}")}}))).await?;
+                }
+                Ok(())
+            }
+        }));
+        let error = racing.create_or_patch(colors.clone(), paint("blue")).await.expect_err("theirs came first");
+        assert!(error.is_conflict(), "{error}");
+        let error = racing.create_or_update(colors.clone(), paint("blue")).await.expect_err("theirs came first");
+        assert!(error.is_conflict(), "{error}");
+        assert_eq!(client.create_or_patch(colors, paint("blue")).await?.0, Change::Updated);
+        Ok(())
+    }
+
+    async fn what_cannot_be_wanted_is_refused_before_it_is_written(env: Env) -> anyhow::Result<()> {
+        type Mutate = fn(&mut ConfigMap) -> Result<(), BoxError>;
+        let (client, namespace) = live(&env).await?;
+        let refusals: [(Mutate, fn(&Error) -> bool); 3] = [
+            (|_| Err(io::Error::other("no paint").into()), |error| matches!(error, Error::Mutate(_)) && error.to_string() == "no paint"),
+            (|map| { map.metadata.name = Some("other".into()); Ok(()) }, |error| matches!(error, Error::Renamed { .. })),
+            (|map| { map.metadata.namespace = None; Ok(()) }, |error| matches!(error, Error::Renamed { .. })),
+        ];
+        let calls = Calls::default();
+        let watched = client.intercepted(calls.clone());
+        let colors = map(&namespace, "colors", "green");
+        for there in [false, true] {
+            if there {
+                client.create(&colors).await?;
+            }
+            for (mutate, expected) in refusals {
+                let patch = watched.create_or_patch(colors.clone(), mutate).await.expect_err("refused");
+                let update = watched.create_or_update(colors.clone(), mutate).await.expect_err("refused");
+                assert!(expected(&patch) && expected(&update), "{patch}, {update}");
+            }
+        }
+        let nameless = ConfigMap { metadata: ObjectMeta { name: None, generate_name: Some("colors-".into()), ..colors.metadata.clone() }, ..Default::default() };
+        let error = watched.create_or_patch(nameless, paint("blue")).await.expect_err("which one?");
+        assert!(matches!(error, Error::NoName { .. }), "{error}");
+        let error = watched.status().create_or_patch(colors, paint("blue")).await.expect_err("a part");
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(calls.take().iter().all(|call| call.starts_with("Get")), "nothing is written");
+        Ok(())
+    }
+
+    async fn a_dry_run_says_what_would_be_done(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let group = "dry.client.example";
+        env.install([definition(group)]).await?;
+        let wanted = |count: i64| json!({"spec": {"count": count}, "status": {"phase": count.to_string()}});
+        let (dry, orders, key) = (client.dry_run(), client.dynamic(&order(group)), ObjectKey::new(&namespace, "web"));
+        assert_eq!(dry.create_or_patch(web(group, &namespace), wants(&wanted(1))).await?.0, Change::Created);
+        assert!(orders.get(&key).await?.is_none());
+        client.create_or_patch(web(group, &namespace), wants(&wanted(1))).await?;
+        assert_eq!(dry.create_or_patch(web(group, &namespace), wants(&wanted(2))).await?.0, Change::Both);
+        assert_eq!(dry.create_or_update(web(group, &namespace), wants(&wanted(2))).await?.0, Change::Updated);
+        assert_eq!(orders.get(&key).await?.expect("it was made").data, wanted(1));
+        Ok(())
+    }
+
+    async fn the_namespace_is_the_clients_where_none_is_named(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let client = client.namespace(&namespace);
+        let shop = client.create(&map("", "shop", "blue")).await?;
+        for expected in [Change::Created, Change::None] {
+            let (change, colors) = client.create_or_patch(map("", "colors", "blue"), |map| Ok(owner::set_controller(&shop, map)?)).await?;
+            assert_eq!((change, colors.metadata.namespace.as_ref()), (expected, Some(&namespace)));
+            assert!(owner::is_controlled_by(&colors, &shop));
+        }
+        Ok(())
+    }
+
+    async fn what_is_there_is_read_as_the_client_reads(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let options = CacheOptions { namespaces: Namespaces::These(vec![namespace.clone()]), ..CacheOptions::default() };
+        let running = Running::new(&env, options)?;
+        let maps = running.cache.informer::<ConfigMap>()?;
+        let secrets = running.cache.informer_of(Select::dynamic(kube_core::GroupVersionKind::gvk("", "v1", "Secret")))?;
+        maps.await_synced().await?;
+        secrets.await_synced().await?;
+        let cached = client.with_cache(running.cache.clone());
+
+        let colors = map(&namespace, "colors", "green");
+        let (change, made) = cached.create_or_patch(colors.clone(), paint("blue")).await?;
+        assert_eq!(change, Change::Created);
+        let known = loop {
+            match maps.get(&ObjectKey::of(&made))? {
+                Some(known) => break known,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        let mut read = None;
+        let keep = |map: &mut ConfigMap| -> Result<(), BoxError> { read = Some(map.clone()); Ok(()) };
+        assert_eq!(cached.create_or_patch(colors.clone(), keep).await?.0, Change::None);
+        assert_eq!(read.as_ref(), Some(&*known));
+        assert!(known.metadata.managed_fields.is_none(), "which the server would have given");
+
+        let secret: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": "key"},
+        }))?;
+        assert_eq!(cached.create_or_patch(secret, |_| Ok(())).await?.0, Change::Created);
+        let undeclared: Secret = serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": "key"}}))?;
+        let label = |secret: &mut Secret| -> Result<(), BoxError> { secret.metadata.labels.get_or_insert_default().insert("a".into(), "b".into()); Ok(()) };
+        assert!(matches!(cached.live().create_or_patch(undeclared, label).await?.0, Change::Updated));
+        let service: Service = serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": "web"}}))?;
+        let error = cached.create_or_patch(service, |_| Ok(())).await.expect_err("it is not kept");
+        assert!(matches!(error, Error::Cache(CacheError::NotCached { .. })), "{error}");
+        running.stop().await
+    }
+}
