@@ -64,7 +64,9 @@ pub enum CacheError {
         kind: String,
     },
     /// A read from a namespace that is not kept: nothing is known of it.
-    #[error("{kind} of namespace {namespace} are not cached: add it to the cache's namespaces, or read with `client.live()`")]
+    #[error(
+        "{kind} of namespace {namespace} are not cached: add it to the cache's namespaces, or read with `client.live()`"
+    )]
     NotKept {
         /// The kind.
         kind: String,

@@ -22,7 +22,8 @@ impl Cache {
             }
             found => found,
         };
-        let not_cached = || CacheError::NotCached { api_version: select.gvk.api_version(), kind: select.gvk.kind.clone() };
+        let not_cached =
+            || CacheError::NotCached { api_version: select.gvk.api_version(), kind: select.gvk.kind.clone() };
         let (informer, lazy) = found.ok_or_else(not_cached)?;
         // In a cache that does not run there is nothing to wait for.
         if lazy && informer.check_synced().is_err() && informer.state() != InformerState::Idle {

@@ -58,7 +58,9 @@ pub enum Error {
         key: ObjectKey,
     },
     /// Something outside of the client's namespace.
-    #[error("{kind} {key} is outside of namespace {namespace}, which this client is for: use one without `namespace(…)`")]
+    #[error(
+        "{kind} {key} is outside of namespace {namespace}, which this client is for: use one without `namespace(…)`"
+    )]
     OtherNamespace {
         /// The kind.
         kind: String,

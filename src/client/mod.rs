@@ -48,10 +48,10 @@ mod intercept;
 mod patch;
 mod read;
 mod settings;
+mod subresource;
 mod wire;
 mod write;
 
-use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
 pub use self::{
     change::Change,
     connection::Connection,
@@ -61,8 +61,13 @@ pub use self::{
     intercept::{Call, Interceptor, Verb},
     patch::{Deleting, Patch, Propagation},
     settings::Validation,
+    subresource::Subresource,
 };
-use crate::{cache::Cache, object::KubeObject};
+use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
+use crate::{
+    cache::Cache,
+    object::{KubeObject, ObjectKey},
+};
 use kube_core::GroupVersionKind;
 use std::{fmt, sync::Arc};
 
@@ -129,7 +134,7 @@ impl Client {
         if let Some(kind) = Discovered::of::<K>() {
             return Ok(Arc::new(kind));
         }
-        let kind = object.gvk().ok_or_else(|| Error::NoKind(crate::object::ObjectKey::of(object)))?;
+        let kind = object.gvk().ok_or_else(|| Error::NoKind(ObjectKey::of(object)))?;
         self.find(&kind).await
     }
 
