@@ -1,6 +1,6 @@
 //! Kinds that are named at run time.
 
-use super::{Client, Patch, Result, Verb};
+use super::{Client, Patch, Result, Subresource, Verb};
 use crate::{
     cache::{Query, Select},
     object::{KubeObject, Metadata, ObjectKey},
@@ -74,6 +74,11 @@ impl Dynamic {
     /// As [`Client::delete_collection`].
     pub async fn delete_collection(&self, query: &Query<DynamicObject>) -> Result<()> {
         self.client.delete_all_of(&*self.client.find(&self.kind).await?, query).await
+    }
+
+    /// As [`Client::subresource_of`].
+    pub fn subresource_of(&self, key: &ObjectKey, name: &str) -> Subresource {
+        Subresource::named(&self.client, self.kind.clone(), key, name)
     }
 
     async fn read<K: KubeObject>(

@@ -52,6 +52,7 @@ pub mod owner;
 mod patch;
 mod read;
 mod settings;
+mod subresource;
 mod upsert;
 mod wire;
 mod write;
@@ -66,9 +67,13 @@ pub use self::{
     intercept::{Call, Interceptor, Verb},
     patch::{Deleting, Patch, Propagation},
     settings::Validation,
+    subresource::Subresource,
 };
 use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
-use crate::{cache::Cache, object::KubeObject};
+use crate::{
+    cache::Cache,
+    object::{KubeObject, ObjectKey},
+};
 use kube_core::GroupVersionKind;
 use std::{fmt, sync::Arc};
 
@@ -135,7 +140,7 @@ impl Client {
         if let Some(kind) = Discovered::of::<K>() {
             return Ok(Arc::new(kind));
         }
-        let kind = object.gvk().ok_or_else(|| Error::NoKind(crate::object::ObjectKey::of(object)))?;
+        let kind = object.gvk().ok_or_else(|| Error::NoKind(ObjectKey::of(object)))?;
         self.find(&kind).await
     }
 

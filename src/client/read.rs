@@ -5,10 +5,11 @@
 use super::{
     Client, Discovered, Error, Result, Verb,
     wire::{Asking, Page, decode, segment},
+    write::unread,
 };
 use crate::{
     cache::{Asked, Cache, Informer, Query, Select},
-    object::{DecodeError, KubeObject, ObjectKey, StaticKind},
+    object::{KubeObject, ObjectKey, StaticKind},
 };
 use std::sync::Arc;
 
@@ -89,14 +90,15 @@ impl Client {
         let limit = asked.limit.unwrap_or(usize::MAX);
         let (mut found, mut token, mut page) = (Vec::new(), String::new(), PAGE);
         while found.len() < limit {
-            let mut asking = Asking::get(path.clone(), K::metadata_api());
+            let mut parameters = asked.selectors();
             let size = page.min(limit - found.len());
-            asking.query = asked.selectors().append_pair("limit", &size.to_string()).finish();
-            if !token.is_empty() {
-                asking.query += "&";
-                asking.query +=
-                    &form_urlencoded::Serializer::new(String::new()).append_pair("continue", &token).finish();
+            if size < usize::MAX {
+                parameters.append_pair("limit", &size.to_string());
             }
+            if !token.is_empty() {
+                parameters.append_pair("continue", &token);
+            }
+            let asking = Asking { query: parameters.finish(), ..Asking::get(path.clone(), K::metadata_api()) };
             let answer = match self.send(asking, true).await.map_err(|error| self.judge(kind, error)) {
                 // The server does not know the rest of that list any more: another one, at once.
                 Err(error) if !token.is_empty() && error.status().is_some_and(|status| status.code == 410) => {
@@ -107,10 +109,7 @@ impl Client {
                 }
                 answer => answer?,
             };
-            let read: Page<'_> = serde_json::from_slice(&answer).map_err(|error| {
-                let kind = format!("{}List", kind.resource.kind);
-                DecodeError::Mismatch { kind, key: all.clone(), error }
-            })?;
+            let read: Page<'_> = serde_json::from_slice(&answer).map_err(unread(kind, &all))?;
             for item in read.items.unwrap_or_default() {
                 found.push(decode::<K>(kind, &all, item.get().as_bytes())?);
             }

@@ -4,7 +4,7 @@
 //! field that the server has filled in stays, and what is as it is wanted costs no write. And what is sent has the version that was read: a conflict, if that
 //! is not the latest.
 
-use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, Verb, diff::diff};
+use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, Verb, diff::diff, write::unsent};
 use crate::{
     cache::Select,
     object::{KubeObject, ObjectKey},
@@ -238,9 +238,5 @@ fn with_version(mut patch: Value, base: &impl KubeObject) -> Patch<Value> {
 }
 
 fn value(kind: &Discovered, key: &ObjectKey, object: &impl KubeObject) -> Result<Value> {
-    serde_json::to_value(object).map_err(|error| Error::Encode {
-        kind: kind.resource.kind.clone(),
-        key: key.clone(),
-        error,
-    })
+    serde_json::to_value(object).map_err(unsent(kind, key))
 }

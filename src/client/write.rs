@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     cache::Query,
-    object::{KubeObject, ObjectKey, StaticKind},
+    object::{DecodeError, KubeObject, ObjectKey, StaticKind},
 };
 use bytes::Bytes;
 use http::Method;
@@ -21,20 +21,16 @@ impl Client {
     pub async fn create<K: KubeObject>(&self, object: &K) -> Result<K> {
         let kind = self.kind_of(object).await?;
         let key = self.0.settings.key(&kind.resource.kind, kind.namespaced, &ObjectKey::of(object))?;
-        self.whole::<K>(&kind, &key)?;
         self.no_part(&kind)?;
         let path = kind.path(key.namespace().map(segment).as_deref());
-        let asking = Asking::json(Method::POST, path, encode(&kind, &key, object)?);
-        self.write(Verb::Create, &kind, &key, asking).await
+        self.put((Verb::Create, Method::POST), &kind, &key, path, object).await
     }
 
     /// Replace it; a conflict if `object` is not made from the latest.
     pub async fn update<K: KubeObject>(&self, object: &K) -> Result<K> {
         let kind = self.kind_of(object).await?;
         let key = self.0.settings.key(&kind.resource.kind, kind.namespaced, &ObjectKey::of(object))?;
-        self.whole::<K>(&kind, &key)?;
-        let asking = Asking::json(Method::PUT, self.path(&kind, &key)?, encode(&kind, &key, object)?);
-        self.write(Verb::Update, &kind, &key, asking).await
+        self.put((Verb::Update, Method::PUT), &kind, &key, self.path(&kind, &key)?, object).await
     }
 
     /// Change what is there.
@@ -96,21 +92,30 @@ impl Client {
         key: &ObjectKey,
         patch: &Patch<impl Serialize + Sync>,
     ) -> Result<K> {
-        let settings = &self.0.settings;
-        let key = settings.key(&kind.resource.kind, kind.namespaced, key)?;
+        let key = self.0.settings.key(&kind.resource.kind, kind.namespaced, key)?;
+        let answer = self.send_patch(kind, &key, patch, K::metadata_api()).await?;
+        decode(kind, &key, &answer).map(Arc::unwrap_or_clone)
+    }
+
+    pub(super) async fn send_patch(
+        &self,
+        kind: &Discovered,
+        key: &ObjectKey,
+        patch: &Patch<impl Serialize + Sync>,
+        metadata_only: bool,
+    ) -> Result<Bytes> {
         let apply = matches!(patch, Patch::Apply(_));
-        if apply && settings.field_owner.is_none() {
-            return Err(Error::NoFieldOwner { kind: kind.resource.kind.clone(), key });
+        if apply && self.0.settings.field_owner.is_none() {
+            return Err(Error::NoFieldOwner { kind: kind.resource.kind.clone(), key: key.clone() });
         }
         let asking = Asking {
             method: Method::PATCH,
-            path: self.path(kind, &key)?,
-            query: settings.writing(apply).finish(),
-            metadata_only: K::metadata_api(),
-            body: Some((encode(kind, &key, patch.body())?, patch.content_type())),
+            path: self.path(kind, key)?,
+            query: self.0.settings.writing(apply).finish(),
+            metadata_only,
+            body: Some((encode(kind, key, patch.body())?, patch.content_type())),
         };
-        let verb = if apply { Verb::Apply } else { Verb::Patch };
-        self.write(verb, kind, &key, asking).await
+        self.done(if apply { Verb::Apply } else { Verb::Patch }, kind, key, asking).await
     }
 
     pub(super) async fn delete_of(&self, kind: &Discovered, key: &ObjectKey) -> Result<bool> {
@@ -145,48 +150,48 @@ impl Client {
         encode(kind, key, &settings.deleting.options(settings.dry_run))
     }
 
-    /// Of what is known as a whole.
-    fn whole<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<()> {
-        if K::metadata_api() {
-            return Err(Error::MetadataOnly { kind: kind.resource.kind.clone(), key: key.clone() });
-        }
-        Ok(())
-    }
-
     fn no_part(&self, kind: &Discovered) -> Result<()> {
         if self.0.settings.subresource.is_some() {
-            let what = "a subresource is neither created nor deleted here: use a client without `subresource(…)`";
+            let what = "a subresource is neither created nor deleted as its object is: use `subresource_of(…)`";
             return Err(Error::Unsupported { kind: kind.resource.kind.clone(), what });
         }
         Ok(())
     }
 
-    /// Gives the object as it is then.
-    async fn write<K: KubeObject>(
+    /// Send all of it.
+    async fn put<K: KubeObject>(
         &self,
-        verb: Verb,
+        (verb, method): (Verb, Method),
         kind: &Discovered,
         key: &ObjectKey,
-        mut asking: Asking,
+        path: String,
+        object: &K,
     ) -> Result<K> {
-        if asking.query.is_empty() {
-            asking.query = self.0.settings.writing(false).finish();
+        if K::metadata_api() {
+            return Err(Error::MetadataOnly { kind: kind.resource.kind.clone(), key: key.clone() });
         }
+        let mut asking = Asking::json(method, path, encode(kind, key, object)?);
+        asking.query = self.0.settings.writing(false).finish();
         let answer = self.done(verb, kind, key, asking).await?;
         decode(kind, key, &answer).map(Arc::unwrap_or_clone)
     }
 
     /// What every write goes through: once here, when the server has done it, and before anybody knows.
-    async fn done(&self, verb: Verb, kind: &Discovered, key: &ObjectKey, asking: Asking) -> Result<Bytes> {
+    pub(super) async fn done(&self, verb: Verb, kind: &Discovered, key: &ObjectKey, asking: Asking) -> Result<Bytes> {
         self.intercept(verb, || kind.gvk(), key).await?;
         self.send(asking, false).await.map_err(|error| self.judge(kind, error))
     }
 }
 
-fn encode(kind: &Discovered, key: &ObjectKey, body: &impl Serialize) -> Result<Vec<u8>> {
+pub(super) fn encode(kind: &Discovered, key: &ObjectKey, body: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(body).map_err(unsent(kind, key))
 }
 
-fn unsent(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> Error {
+pub(super) fn unsent(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> Error {
     move |error| Error::Encode { kind: kind.resource.kind.clone(), key: key.clone(), error }
+}
+
+/// Of an answer.
+pub(super) fn unread(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> DecodeError {
+    move |error| DecodeError::Mismatch { kind: kind.resource.kind.clone(), key: key.clone(), error }
 }
