@@ -81,10 +81,8 @@ impl Client {
             }
             Start::There { base, wanted } => (base, wanted),
         };
-        let mut patch = match diff(&value(&kind, &key, &*base)?, &value(&kind, &key, &wanted)?) {
-            Some(Value::Object(patch)) => patch,
-            _ => return Ok((Change::None, wanted)),
-        };
+        let difference = diff(&value(&kind, &key, &*base)?, &value(&kind, &key, &wanted)?);
+        let Some(Value::Object(mut patch)) = difference else { return Ok((Change::None, wanted)) };
         let apart = patch.contains_key("status") && self.has_status(&kind).await?;
         let status_patch = if apart { patch.remove("status") } else { None };
 
@@ -146,19 +144,18 @@ impl Client {
                 changed => Err(Error::Renamed { kind: kind.resource.kind.clone(), key: key.clone(), changed }),
             }
         };
-        let base: Arc<K> = match self.read_any(kind, key).await? {
-            Some(base) => base,
-            None => {
-                object.meta_mut().namespace = key.namespace().map(Into::into);
-                change(&mut object)?;
-                let taken = match self.create(&object).await {
-                    Ok(created) => return Ok(Start::Created { wanted: object, created }),
-                    Err(error) if error.is_already_exists() => error,
-                    Err(error) => return Err(error),
-                };
-                // Somebody was faster, or the cache is behind; if it is gone again, that is for the next time.
-                self.get_live(kind, key).await?.ok_or(taken)?
-            }
+        let base: Arc<K> = if let Some(base) = self.read_any(kind, key).await? {
+            base
+        } else {
+            object.meta_mut().namespace = key.namespace().map(Into::into);
+            change(&mut object)?;
+            let taken = match self.create(&object).await {
+                Ok(created) => return Ok(Start::Created { wanted: object, created }),
+                Err(error) if error.is_already_exists() => error,
+                Err(error) => return Err(error),
+            };
+            // Somebody was faster, or the cache is behind; if it is gone again, that is for the next time.
+            self.get_live(kind, key).await?.ok_or(taken)?
         };
         let mut wanted = (*base).clone();
         change(&mut wanted)?;

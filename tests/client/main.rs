@@ -12,4 +12,5 @@ mod owner;
 mod parts;
 mod support;
 mod upsert;
+mod upsert_status;
 mod verbs;
