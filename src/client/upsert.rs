@@ -4,7 +4,7 @@
 //! field that the server has filled in stays, and what is as it is wanted costs no write. And what is sent has the version that was read: a conflict, if that
 //! is not the latest.
 
-use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, Verb, diff::diff, write::unsent};
+use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, Verb, diff::diff, wire::unsent};
 use crate::{
     cache::Select,
     object::{KubeObject, ObjectKey},

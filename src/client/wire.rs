@@ -7,7 +7,7 @@ use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use kube_client::client::Body;
 use kube_core::{Status, TypeMeta, response::StatusDetails};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{fmt::Write, sync::Arc};
 
@@ -116,6 +116,20 @@ pub(super) fn decode<K: KubeObject>(kind: &Discovered, key: &ObjectKey, json: &[
         error: unread.error,
     };
     Ok(decoded.map_err(mismatch)??)
+}
+
+pub(super) fn encode(kind: &Discovered, key: &ObjectKey, body: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(body).map_err(unsent(kind, key))
+}
+
+/// Of a request.
+pub(super) fn unsent(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> Error {
+    move |error| Error::Encode { kind: kind.resource.kind.clone(), key: key.clone(), error }
+}
+
+/// Of an answer.
+pub(super) fn unread(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> DecodeError {
+    move |error| DecodeError::Mismatch { kind: kind.resource.kind.clone(), key: key.clone(), error }
 }
 
 /// A name as a part of a path, where `system:node` stays readable.

@@ -160,15 +160,24 @@ steersman::env_test! {
 
     async fn what_cannot_be_wanted_is_refused_before_it_is_written(env: Env) -> anyhow::Result<()> {
         type Mutate = fn(&mut ConfigMap) -> Result<(), BoxError>;
+        type Expected = fn(&Error) -> bool;
         let (client, namespace) = live(&env).await?;
-        let renamed: fn(&Error) -> bool = |error| matches!(error, Error::Renamed { .. });
-        let refusals: [(Mutate, fn(&Error) -> bool); 3] = [
+        let refusals: [(Mutate, Expected); 3] = [
+            (|_| Err(io::Error::other("no paint").into()), |error| matches!(error, Error::Mutate(_))),
             (
-                |_| Err(io::Error::other("no paint").into()),
-                |error| matches!(error, Error::Mutate(_)) && error.to_string() == "no paint",
+                |map| {
+                    map.metadata.name = Some("other".into());
+                    Ok(())
+                },
+                |error| matches!(error, Error::Renamed { changed, .. } if changed.name() == "other"),
             ),
-            (|map| Ok(map.metadata.name = Some("other".into())), renamed),
-            (|map| Ok(map.metadata.namespace = None), renamed),
+            (
+                |map| {
+                    map.metadata.namespace = None;
+                    Ok(())
+                },
+                |error| matches!(error, Error::Renamed { changed, .. } if changed.namespace().is_none()),
+            ),
         ];
         let calls = Calls::default();
         let watched = client.intercepted(calls.clone());
@@ -225,7 +234,10 @@ steersman::env_test! {
             }
         };
         let mut read = None;
-        let keep = |map: &mut ConfigMap| -> Result<(), BoxError> { Ok(read = Some(map.clone())) };
+        let keep = |map: &mut ConfigMap| -> Result<(), BoxError> {
+            read = Some(map.clone());
+            Ok(())
+        };
         assert_eq!(cached.create_or_patch(colors.clone(), keep).await?.0, Change::None);
         assert_eq!(read.as_ref(), Some(&*known));
         assert!(known.metadata.managed_fields.is_none(), "which the server would have given");
