@@ -130,7 +130,6 @@ impl<P: Payload> Core<P> {
     }
 
     /// Up to where a namespace's objects are; `None` if they are not kept, or were not listed yet.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the ledger of writes, which comes next"))]
     pub(crate) fn revision_of(&self, namespace: &str) -> Option<u64> {
         self.parts.lock().revision_of(namespace)
     }

@@ -36,6 +36,8 @@ pub(super) trait Informing: Send + Sync {
         see: &mut dyn FnMut(&dyn Shown) -> ControlFlow<()>,
     );
     fn revision(&self) -> u64;
+    /// See [`Core::revision_of`].
+    fn revision_of(&self, namespace: &str) -> Option<u64>;
     /// Gives the number of the index.
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize;
     fn remove_index(&self, number: usize);
@@ -169,6 +171,10 @@ impl<P: Payload> Informing for Core<P> {
 
     fn revision(&self) -> u64 {
         self.store.revision()
+    }
+
+    fn revision_of(&self, namespace: &str) -> Option<u64> {
+        Core::revision_of(self, namespace)
     }
 
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize {

@@ -105,6 +105,26 @@ pub enum CacheError {
         /// The kinds, each with the reason.
         waiting: Vec<String>,
     },
+    /// A read of a kind that nobody has declared.
+    #[error(
+        "{api_version} {kind} is not cached: declare it with `cache.informer()`, watch it, or read it with `client.live()`"
+    )]
+    NotCached {
+        /// Its group and version.
+        api_version: String,
+        /// The kind.
+        kind: String,
+    },
+    /// A read from a namespace that is not kept: nothing is known of it.
+    #[error(
+        "{kind} of namespace {namespace} are not cached: add it to the cache's namespaces, or read with `client.live()`"
+    )]
+    NotKept {
+        /// The kind.
+        kind: String,
+        /// The namespace.
+        namespace: String,
+    },
     /// A query by an index of another informer.
     #[error("the index is of another informer than {kind} is listed from: make it with the `index` of this one")]
     OtherIndex {
@@ -123,6 +143,9 @@ pub enum CacheError {
         /// The kind.
         kind: String,
     },
+    /// No client can be made from the configuration.
+    #[error("no client can be made as configured: {0}")]
+    Connection(#[source] kube_client::Error),
     /// An object is there, and cannot be read as what it is asked for.
     #[error(transparent)]
     Decode(#[from] DecodeError),

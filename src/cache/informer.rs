@@ -84,7 +84,7 @@ impl<K> Informer<K> {
         if self.lease.is_removed() { CacheError::Removed { kind: self.kind().to_owned() } } else { CacheError::Ended }
     }
 
-    fn check_synced(&self) -> Result<(), CacheError> {
+    pub(super) fn check_synced(&self) -> Result<(), CacheError> {
         if self.core.is_listed() {
             return Ok(());
         }

@@ -172,7 +172,7 @@ mod tests {
         api::{Patch, PatchParams, PostParams},
     };
     use serde_json::json;
-    use std::time::Duration;
+    use std::{sync::OnceLock, time::Duration};
     use steersman_apiserver::{ApiServer, Options};
     use tokio::time::{sleep, timeout};
 
@@ -188,7 +188,7 @@ mod tests {
             let maps = Api::<ConfigMap>::namespaced(client.clone(), name);
             maps.create(&PostParams::default(), &made).await.expect("it is new");
         }
-        let cache = Cache::new(client.clone(), CacheOptions::default());
+        let cache = Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
         let running = tokio::spawn(cache.clone().run_until(pending()));
         let set = cache.informer_of(Select::<Metadata<Namespace>>::new().labels("tenant")).expect("it is new");
         let select = Select::<ConfigMap>::new().namespaces(Namespaces::Labelled("tenant".into()));
@@ -196,7 +196,8 @@ mod tests {
         let plan = plan.expect("a plan");
         let (core, resource) = (plan.core(&gvk), plan.resource.clone().expect("the type's"));
         let life = Life::new(gvk.clone());
-        let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: Some(set.clone()) };
+        let (namespaces, held) = (Some(set.clone()), OnceLock::new());
+        let informer = Declared { core: core.clone(), life, gvk, plan, namespaces, held };
         let site = Site { informer: &informer, client: &client, resource: &resource };
         let mut loops = Loops::default();
         let synced = core.clone().synced();

@@ -28,7 +28,7 @@
 //! let made = serde_json::from_value(serde_json::json!({"metadata": {"name": "colors"}, "data": {"door": "blue"}}))?;
 //! Api::<ConfigMap>::default_namespaced(client.clone()).create(&PostParams::default(), &made).await?;
 //!
-//! let cache = Cache::new(client, CacheOptions::default());
+//! let cache = Cache::new(client, CacheOptions::default())?;
 //! let maps = cache.informer::<ConfigMap>()?;
 //! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
 //! let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
@@ -48,6 +48,7 @@
 //! whatever the form, for the handles above.
 
 mod arrivals;
+mod asked;
 mod core;
 mod discover;
 mod erased;
@@ -57,6 +58,7 @@ mod fan;
 mod fields;
 mod indexed;
 mod informer;
+mod lazy;
 mod life;
 mod loops;
 mod metrics;
@@ -75,6 +77,7 @@ mod stats;
 mod store;
 mod tend;
 
+pub(crate) use self::asked::Asked;
 pub use self::{
     error::CacheError,
     events::{Events, Notice},

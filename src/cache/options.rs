@@ -45,6 +45,9 @@ pub struct CacheOptions {
     pub idle: Duration,
     /// How often events tell of every object again; never by default. See [`Select::resync`].
     pub resync: Option<Duration>,
+    /// Whether a client's read of a kind that nobody has declared starts its informer, which then stays; false by default, and such a read an error. Such a
+    /// read waits for the first list, at most 10 s.
+    pub allow_lazy: bool,
     /// What [`Cache::informer`](super::Cache::informer) means for a kind: which objects, in what form and with which transform. None by default; of two for one
     /// kind the first counts.
     ///
@@ -62,6 +65,7 @@ impl Default for CacheOptions {
             page_size: 500,
             idle: IDLE,
             resync: None,
+            allow_lazy: false,
             kinds: Vec::new(),
         }
     }

@@ -16,14 +16,17 @@ use super::{
     select::Said,
     tend::Declared,
 };
-use crate::object::{KubeObject, StaticKind};
+use crate::{
+    client::Connection,
+    object::{KubeObject, StaticKind},
+};
 use hashbrown::HashMap;
 use kube_client::Client;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 use tokio::{runtime::Handle, sync::watch, task::JoinSet, time::timeout};
@@ -63,12 +66,14 @@ enum Run {
 }
 
 impl Cache {
-    /// A cache of your own.
+    /// A cache of your own. Best from a `Config`: see [`Connection`]. With a ready client it never fails.
     ///
-    /// Build the client from a `Config` with `default_retry` off if you can: kube's own retries hide from the cache for minutes that the server refuses.
-    pub fn new(client: Client, options: CacheOptions) -> Self {
+    /// # Panics
+    /// If it is a configuration, and this is called outside of a tokio runtime.
+    pub fn new(connection: impl Into<Connection>, options: CacheOptions) -> Result<Self, CacheError> {
+        let client = connection.into().watching().map_err(CacheError::Connection)?;
         let (state, arrivals) = (Mutex::default(), Arrivals::default());
-        Self(Arc::new(Shared { client, options, state, arrivals, ended: watch::Sender::new(false) }))
+        Ok(Self(Arc::new(Shared { client, options, state, arrivals, ended: watch::Sender::new(false) })))
     }
 
     /// Declare a kind and hold on to its informer; it lives while somebody does. Starts at once in a running cache.
@@ -82,6 +87,35 @@ impl Cache {
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
         let plan = Plan::new(select.said(), &self.0.options)?;
         self.0.declare(&mut self.0.state.lock(), select.said(), plan)
+    }
+
+    /// What [`Self::informer_of`] gives, if it was declared; it is not held. True if a read has declared it.
+    pub(super) fn declared<K: KubeObject>(
+        &self,
+        select: &Select<K>,
+        namespace: Option<&str>,
+    ) -> Result<Option<(Informer<K>, bool)>, CacheError> {
+        let scope = Plan::new(select.said(), &self.0.options)?.scope;
+        let state = self.0.state.lock();
+        let Some(declared) = state.informers.get(&(select.said().gvk.clone(), scope)) else { return Ok(None) };
+        declared.plan.check_serves(select.said())?;
+        declared.check_keeps(namespace)?;
+        let informer = Informer::new(declared.core.clone(), Lease::uncounted(&declared.life));
+        Ok(Some((informer, declared.held.get().is_some())))
+    }
+
+    /// Declare it for good.
+    pub(super) fn declare_lazily<K: KubeObject>(&self, select: Select<K>) -> Result<(), CacheError> {
+        let key = (select.said().gvk.clone(), Plan::new(select.said(), &self.0.options)?.scope);
+        let _until_held = self.informer_of(select)?;
+        if let Some(declared) = self.0.state.lock().informers.get(&key) {
+            declared.held.get_or_init(|| Lease::new(&declared.life));
+        }
+        Ok(())
+    }
+
+    pub(super) fn options(&self) -> &CacheOptions {
+        &self.0.options
     }
 
     /// Stop every informer of a kind and forget it, whoever uses it: for kinds that come and go by configuration. Done when none of its watches is left.
@@ -204,8 +238,14 @@ impl Shared {
             None => None,
         };
         let (gvk, resync) = (said.gvk.clone(), plan.resync);
-        let declared =
-            Arc::new(Declared { core: plan.core(&gvk), life: Life::new(gvk.clone()), gvk, plan, namespaces });
+        let declared = Arc::new(Declared {
+            core: plan.core(&gvk),
+            life: Life::new(gvk.clone()),
+            gvk,
+            plan,
+            namespaces,
+            held: OnceLock::new(),
+        });
         let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life)).resyncing(resync);
         state.informers.insert(key, declared.clone());
         self.start(state, declared);

@@ -194,6 +194,14 @@ impl<K: KubeObject> Select<K> {
         self
     }
 
+    /// All objects of a kind, as the type declares them, whether it names the kind or not.
+    pub(crate) fn all(kind: GroupVersionKind) -> Self {
+        let resource = K::static_resource().map(|(api, namespaced)| Resource { api, namespaced });
+        let compact = resource.is_none() && !K::metadata_api();
+        let all = Self::of(kind, resource);
+        if compact { all.compact() } else { all }
+    }
+
     fn of(gvk: GroupVersionKind, resource: Option<Resource>) -> Self {
         let said = Said {
             gvk,

@@ -4,12 +4,12 @@
 //! absent none of its loops runs.
 
 use super::{
-    Informer,
+    CacheError, Informer,
     arrivals::Arrivals,
     core::Condition,
     discover::{Found, discover},
     erased::Informing,
-    life::{Life, first},
+    life::{Lease, Life, first},
     loops::{Loops, Site},
     plan::Plan,
     reflect::{Failure, Pace},
@@ -19,7 +19,10 @@ use crate::object::Metadata;
 use k8s_openapi::api::core::v1::Namespace;
 use kube_client::Client;
 use kube_core::GroupVersionKind;
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 use tokio::time::sleep;
 
 /// An informer that was declared, whatever it keeps.
@@ -30,9 +33,25 @@ pub(super) struct Declared {
     pub(super) life: Arc<Life>,
     /// Those that it keeps objects of, if they come and go.
     pub(super) namespaces: Option<Informer<Metadata<Namespace>>>,
+    /// Of one that a read has declared: it lives as long as this is in the cache.
+    pub(super) held: OnceLock<Lease>,
 }
 
 impl Declared {
+    /// Of a namespace that is not kept nothing is known, not even that there is nothing.
+    pub(super) fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
+        let keeps = |namespace: &str| match self.plan.scope.labelled {
+            None => self.plan.scope.selectors(namespace).is_some(),
+            Some(_) => !self.core.is_listed() || self.core.revision_of(namespace).is_some(),
+        };
+        match namespace {
+            Some(namespace) if !keeps(namespace) => {
+                Err(CacheError::NotKept { kind: self.gvk.kind.clone(), namespace: namespace.into() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Keep it up to date until it is `over`; afterwards none of its tasks is left.
     pub(super) async fn tend(&self, client: &Client, arrivals: &Arrivals, over: impl Future) {
         let mut loops = Loops::default();

@@ -89,7 +89,8 @@ async fn next<K>(events: &mut Events<K>) -> Event<K> {
 
 fn embedded() -> (Embedded, Running) {
     let server = Embedded::start().expect("it starts");
-    let cache = Running::new(Cache::new(server.client().expect("a client"), CacheOptions::default()));
+    let cache =
+        Running::new(Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("a ready client"));
     (server, cache)
 }
 

@@ -17,7 +17,7 @@ fn embedded() -> Embedded {
 }
 
 fn cache(server: &Embedded) -> Cache {
-    Cache::new(server.client().expect("a client"), CacheOptions::default())
+    Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("it is ready")
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn a_run_that_is_dropped_ends_everything() {
 #[tokio::test(start_paused = true)]
 async fn a_selection_of_no_namespace_is_refused_when_it_is_declared() {
     let server = embedded();
-    let cache = Cache::new(server.client().expect("a client"), options(&[]));
+    let cache = Cache::new(server.client().expect("a client"), options(&[])).expect("it is ready");
     assert!(matches!(cache.informer::<ConfigMap>(), Err(CacheError::NoNamespace { .. })));
     let some = Select::<ConfigMap>::new().namespaces(these(&["default"]));
     assert!(cache.informer_of(some).is_ok());
@@ -216,7 +216,7 @@ async fn handles_declared_while_a_kind_is_removed_serve_or_say_so() {
     let server = embedded();
     make(&server.client().expect("a client"), "default", "a", "blue").await;
     let options = CacheOptions { idle: Duration::ZERO, ..CacheOptions::default() };
-    let cache = Running::new(Cache::new(server.client().expect("a client"), options));
+    let cache = Running::new(Cache::new(server.client().expect("a client"), options).expect("a ready client"));
     let gvk = cache.informer::<ConfigMap>().expect("it is new").gvk().clone();
     let users = (0..8).map(|_| {
         let cache = Cache::clone(&cache);

@@ -115,7 +115,7 @@ steersman::env_test! {
 
     async fn a_read_before_the_cache_runs_fails_and_after_the_sync_what_is_not_there_is_none(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("before").await?;
-        let cache = Cache::new(env.client()?, options(&[&namespace]));
+        let cache = Cache::new(env.client()?, options(&[&namespace])).expect("a ready client");
         let maps = cache.informer::<ConfigMap>()?;
         let key = ObjectKey::new(&namespace, "none");
         let error = maps.get(&key).expect_err("nothing is known");

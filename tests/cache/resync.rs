@@ -36,7 +36,7 @@ async fn each_user_has_the_period_it_asked_for_and_the_server_none() {
         make(&client, "default", name, "blue").await;
     }
     let options = CacheOptions { resync: Some(10 * MINUTE), ..CacheOptions::default() };
-    let cache = Running::new(Cache::new(client, options));
+    let cache = Running::new(Cache::new(client, options).expect("a ready client"));
     let select = Select::<ConfigMap>::new;
     let declared = [select(), select().resync(MINUTE), select().resync(Duration::ZERO)];
     let informers = declared.map(|select| cache.informer_of(select).expect("it is the same"));
@@ -60,7 +60,7 @@ async fn nothing_is_told_again_unless_it_is_asked_for_nor_before_the_beginning_i
     let server = Embedded::start().expect("it starts");
     let client = server.client().expect("a client");
     make(&client, "default", "a", "blue").await;
-    let cache = Cache::new(client, CacheOptions::default());
+    let cache = Cache::new(client, CacheOptions::default()).expect("a ready client");
     let plain = cache.informer::<ConfigMap>().expect("it is new");
     let resynced = cache.informer_of(Select::<ConfigMap>::new().resync(MINUTE)).expect("it is the same");
     let (mut plain, mut resynced) = (plain.events(), resynced.events());

@@ -89,7 +89,7 @@ impl Schedule {
             namespaces.create(&PostParams::default(), &namespace).await?;
         }
         let door = Door::new(server.clone(), seed);
-        let cache = Cache::new(door.client(), CacheOptions::default());
+        let cache = Cache::new(door.client(), CacheOptions::default()).expect("a ready client");
         let subjects = declare(&cache)?;
         let restores = random.random_range(0..4) == 0;
         let handlers = Vec::new();

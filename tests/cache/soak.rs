@@ -146,7 +146,9 @@ async fn soaked(objects: usize, time: Duration) -> anyhow::Result<()> {
     world.churn(Duration::ZERO, 2 * HISTORY as u64).await?;
     let without = HEAP.allocated();
 
-    let cache = Running::new(Cache::new(client, CacheOptions { idle: IDLE, ..CacheOptions::default() }));
+    let cache = Running::new(
+        Cache::new(client, CacheOptions { idle: IDLE, ..CacheOptions::default() }).expect("a ready client"),
+    );
     let compact = Read::new(cache.informer_of(Select::<ConfigMap>::new().compact())?);
     let metadata = Read::new(cache.informer_of(Select::<Metadata<ConfigMap>>::new().labels("app"))?);
     cache.await_synced().await?;

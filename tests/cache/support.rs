@@ -37,7 +37,7 @@ impl Deref for Running {
 
 /// A running cache of some namespaces: those of a test.
 pub(crate) fn running(client: Client, namespaces: &[&str]) -> Running {
-    Running::new(Cache::new(client, options(namespaces)))
+    Running::new(Cache::new(client, options(namespaces)).expect("it is ready"))
 }
 
 pub(crate) fn options(namespaces: &[&str]) -> CacheOptions {
@@ -50,7 +50,7 @@ pub(crate) fn these(namespaces: &[&str]) -> Namespaces {
 
 /// A running cache with these options.
 pub(crate) fn cache(client: &Client, options: CacheOptions) -> Running {
-    Running::new(Cache::new(client.clone(), options))
+    Running::new(Cache::new(client.clone(), options).expect("a ready client"))
 }
 
 /// Of what is in these namespaces, and was made by a test.

@@ -1,0 +1,43 @@
+//! Owners, as the server takes them.
+
+use super::support::{live, map};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use std::time::Duration;
+use steersman::{client::owner, object::ObjectKey, testing::Env};
+
+steersman::env_test! {
+    async fn a_child_goes_with_the_last_of_its_owners(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let first = client.create(&map(&namespace, "first", "blue")).await?;
+        let second = client.create(&map(&namespace, "second", "blue")).await?;
+        let mut child = map(&namespace, "child", "blue");
+        owner::set_controller(&first, &mut child)?;
+        owner::add(&second, &mut child)?;
+        let child = client.create(&child).await?;
+        assert!(owner::is_controlled_by(&child, &first) && !owner::is_controlled_by(&child, &second));
+
+        let key = ObjectKey::of(&child);
+        client.delete::<ConfigMap>(&ObjectKey::of(&first)).await?;
+        loop {
+            let child = client.get::<ConfigMap>(&key).await?.expect("it has another owner");
+            if owner::controller_of(&*child).is_none() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        client.delete::<ConfigMap>(&ObjectKey::of(&second)).await?;
+        while client.get::<ConfigMap>(&key).await?.is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    async fn an_owner_in_no_namespace_owns_everywhere(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let owner = client.get::<Namespace>(&ObjectKey::cluster_scoped(&namespace)).await?.expect("it was made");
+        let mut child = map(&namespace, "child", "blue");
+        owner::set_controller(&*owner, &mut child)?;
+        assert!(owner::is_controlled_by(&client.create(&child).await?, &*owner));
+        Ok(())
+    }
+}
