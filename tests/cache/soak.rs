@@ -89,7 +89,7 @@ impl World {
             let patch = Patch::Merge(json!({"data": {"turn": format!("{:012}", self.turn)}}));
             api.patch(&name, &PatchParams::default(), &patch).await?;
         }
-        if self.turn.is_multiple_of(200) {
+        if self.turn.is_multiple_of(500) {
             // What watches miss meanwhile is forgotten: they list anew.
             self.server.faults().add(Fault::on("watch configmaps").drop_watch_after(1).times(1));
             self.server.compact();
