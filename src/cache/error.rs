@@ -45,6 +45,16 @@ pub enum CacheError {
         /// What is wrong with it.
         what: String,
     },
+    /// A field selector that is none.
+    #[error(
+        "`{selector}` is no field selector: {what}: write it as for `kubectl --field-selector`, for instance `metadata.name=web,status.phase!=Failed`"
+    )]
+    FieldSelector {
+        /// As it was given.
+        selector: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The first list has not come yet, so that nothing is known; not even that there is nothing.
     #[error("{kind} is not synced: {last_error}")]
     NotSynced {

@@ -53,6 +53,8 @@ mod events;
     expect(dead_code, reason = "resyncs and the statistics of handlers are for sources, which come next")
 )]
 mod fan;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the ledger of own writes, which comes next"))]
+mod fields;
 mod indexed;
 mod informer;
 mod life;
