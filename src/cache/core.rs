@@ -8,6 +8,7 @@
 
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
+    ledger::{Fate, Ledger, Told},
     life::first,
     reflect::{Failure, Sink},
     store::{Change, Entry, Store},
@@ -43,6 +44,8 @@ pub(crate) enum Condition {
 pub(crate) struct Core<P> {
     pub(crate) store: Store<P>,
     fan: Fan<P>,
+    /// Told of every change once the store shows it.
+    pub(crate) ledger: Arc<Ledger>,
     decoder: Decoder,
     /// How each part is. Held while the store changes, so that revisions are published in order.
     parts: Mutex<Vec<State>>,
@@ -68,6 +71,7 @@ impl<P: Payload> Core<P> {
         Self {
             store: Store::default(),
             fan: Fan::default(),
+            ledger: Arc::default(),
             decoder,
             parts: Mutex::default(),
             condition: watch::Sender::new(Condition::Idle),
@@ -84,6 +88,7 @@ impl<P: Payload> Core<P> {
     pub(crate) fn parts(self: &Arc<Self>, namespaces: impl IntoIterator<Item = Option<String>>) -> Vec<Part<P>> {
         let part = |(number, namespace)| Part { core: self.clone(), number, namespace };
         let parts: Vec<_> = namespaces.into_iter().enumerate().map(part).collect();
+        parts.iter().for_each(|part| self.ledger.join(part.namespace.as_deref()));
         let begin = || State { revision: None, condition: Condition::Starting };
         *self.parts.lock() = parts.iter().map(|_| begin()).collect();
         parts
@@ -108,6 +113,7 @@ impl<P: Payload> Core<P> {
     pub(crate) fn end(&self) {
         self.fan.close();
         self.set_condition(Condition::Ended);
+        self.ledger.end();
     }
 
     pub(crate) fn is_listed(&self) -> bool {
@@ -126,6 +132,16 @@ impl<P: Payload> Core<P> {
     /// The state as it is, and then what happens.
     pub(crate) fn subscribe(&self) -> Cursor<P> {
         self.fan.subscribe(|| self.store.snapshot().into_entries())
+    }
+
+    /// What became of the object with this uid.
+    pub(crate) fn fate(&self, key: &ObjectKey, uid: &str) -> Fate {
+        match self.store.get(key) {
+            Some(object) if object.meta().uid() != Some(uid) => Fate::Gone,
+            Some(object) if object.meta().is_deleting() => Fate::Deleting,
+            Some(_) => Fate::There,
+            None => Fate::Gone,
+        }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -189,6 +205,11 @@ impl<P> Part<P> {
     fn is_listed(&self) -> bool {
         self.core.parts.lock()[self.number].revision.is_some()
     }
+
+    /// For those who wait for their own writes.
+    fn told(&self, revision: u64, told: &Told<'_>) {
+        self.core.ledger.told(self.namespace.as_deref(), revision, told);
+    }
 }
 
 impl<P: Payload> Sink for Part<P> {
@@ -216,14 +237,17 @@ impl<P: Payload> Sink for Part<P> {
             core.fan.write(|publisher| Publisher::synced(publisher));
             core.listed.send_replace(true);
         }
+        self.told(revision, &Told::All(&|key, uid| core.fate(key, uid)));
     }
 
     fn put(&self, entry: Entry<P>, revision: u64) {
         let core = &self.core;
         let known = core.store.get(&entry.key).and_then(|known| known.revision());
         if known.zip(entry.object.revision()).is_some_and(|(known, new)| known >= new) {
-            return self.at(revision, |reached| core.store.advance(reached));
+            self.at(revision, |reached| core.store.advance(reached));
+            return self.told(revision, &Told::Other);
         }
+        let (key, object) = (entry.key.clone(), entry.object.clone());
         self.at(revision, |reached| {
             core.fan.write(|publisher| {
                 let old = core.store.put(entry.clone(), reached);
@@ -234,10 +258,14 @@ impl<P: Payload> Sink for Part<P> {
             });
         });
         core.happened(1);
+        let meta = object.meta();
+        let marked = meta.uid().filter(|_| meta.is_deleting());
+        self.told(revision, &marked.map_or(Told::Other, |uid| Told::Deleting(&key, uid)));
     }
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
         let core = &self.core;
+        let uid = last.as_ref().and_then(|last| last.meta().uid().map(str::to_owned));
         let deleted = self.at(revision, |reached| {
             core.fan.write(|publisher| {
                 let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
@@ -249,12 +277,14 @@ impl<P: Payload> Sink for Part<P> {
             })
         });
         core.happened(deleted);
+        self.told(revision, &Told::Gone(key, uid.as_deref()));
     }
 
     fn nothing_up_to(&self, revision: u64) {
         // Bookmarks come once in a while, and when there is time.
         self.core.decoder.sweep();
         self.at(revision, |reached| self.core.store.advance(reached));
+        self.told(revision, &Told::Other);
     }
 
     fn undecodable(&self, what: Undecodable) {

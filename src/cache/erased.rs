@@ -3,6 +3,7 @@
 use super::{
     core::{Condition, Core, Counts},
     fan::{self, Cursor, Item},
+    ledger::{Fate, Ledger},
     reflect::{Place, Reflector},
     store::{Entry, Indexer, Lookup, Table, Values},
 };
@@ -51,6 +52,9 @@ pub(super) trait Informing: Send + Sync {
     /// See [`Core::synced`].
     fn synced(self: Arc<Self>) -> BoxFuture<bool>;
     fn end(&self);
+    fn ledger(&self) -> &Arc<Ledger>;
+    /// What became of the object with this uid.
+    fn fate(&self, key: &ObjectKey, uid: &str) -> Fate;
     /// The loops that keep it up to date: one for each place.
     fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<()>>;
 }
@@ -185,6 +189,14 @@ impl<P: Payload> Informing for Core<P> {
 
     fn end(&self) {
         Core::end(self);
+    }
+
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    fn fate(&self, key: &ObjectKey, uid: &str) -> Fate {
+        Core::fate(self, key, uid)
     }
 
     fn loops(self: Arc<Self>, client: &Client, places: Places, page_size: u32) -> Vec<BoxFuture<()>> {

@@ -57,6 +57,7 @@ mod fan;
 mod fields;
 mod indexed;
 mod informer;
+mod ledger;
 mod life;
 mod query;
 mod reflect;

@@ -112,6 +112,17 @@ impl Cache {
         Ok(informer)
     }
 
+    /// Of a kind, in whichever version: an object has one resource version in all of them.
+    pub(super) fn informers_of(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
+        let of_kind =
+            |declared: &&Arc<Declared>| (&declared.gvk.group, &declared.gvk.kind) == (&kind.group, &kind.kind);
+        self.0.state.lock().informers.values().filter(of_kind).cloned().collect()
+    }
+
+    pub(super) fn all_informers(&self) -> Vec<Arc<Declared>> {
+        self.0.declared()
+    }
+
     /// State and numbers of every informer, sorted by kind: for debug pages.
     pub fn informers(&self) -> Vec<(GroupVersionKind, InformerState, InformerStats)> {
         let mut informers = self.0.declared();

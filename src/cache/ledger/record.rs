@@ -1,0 +1,192 @@
+//! From a write's answer into the ledgers of every informer of its kind that has, or will have, the object.
+
+use super::{Deleting, Fate, Pending, Token, Wanted, Writer};
+use crate::{
+    cache::{
+        Cache,
+        erased::Informing,
+        fields::{FieldSelector, field},
+        select::Scope,
+        selector::Selector,
+        tend::Declared,
+    },
+    object::{Meta, ObjectKey},
+};
+use kube_core::{GroupVersionKind, ObjectMeta};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What is looked at in the answer to a write: an object, a part of one as `Scale` is, a list of objects, or a `Status`.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: Option<AnsweredMeta>,
+    #[serde(default)]
+    details: Option<Details>,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AnsweredMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    uid: Option<String>,
+}
+
+/// An object that a server has answered with.
+struct Written<'a> {
+    key: ObjectKey,
+    revision: u64,
+    uid: Option<String>,
+    /// Its labels are in it; not in a part of an object.
+    labels: Option<ObjectMeta>,
+    /// The object, if that is whole.
+    whole: Option<&'a [u8]>,
+}
+
+impl<'a> Written<'a> {
+    /// `None` if it names no object, or no version that can be compared.
+    fn of(kind: &GroupVersionKind, json: &'a [u8]) -> Option<Self> {
+        let answer: Answer<'_> = serde_json::from_slice(json).ok()?;
+        let meta = answer.metadata?;
+        // Items of a list do not say what they are.
+        let is_whole = answer.kind.is_empty() || answer.kind == kind.kind;
+        let has_labels = is_whole || answer.kind == "PartialObjectMetadata";
+        Some(Self {
+            key: ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), &meta.name?),
+            revision: meta.resource_version?.parse().ok()?,
+            uid: meta.uid,
+            labels: has_labels.then(|| ObjectMeta { labels: meta.labels, ..ObjectMeta::default() }),
+            whole: is_whole.then_some(json),
+        })
+    }
+}
+
+impl Scope {
+    fn selects_all(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none()
+    }
+
+    /// Whether its selectors let the object in; not if the answer does not say enough.
+    fn selects(&self, kind: &GroupVersionKind, written: &Written<'_>) -> bool {
+        let labels = self.labels.as_deref().is_none_or(|labels| {
+            let selector = Selector::parse(labels).ok();
+            let meta = written.labels.as_ref();
+            selector.zip(meta).is_some_and(|(selector, meta)| selector.matches(Meta::from(meta).labels()))
+        });
+        labels
+            && self.fields.as_deref().is_none_or(|fields| {
+                let selector = FieldSelector::parse(fields).ok();
+                let object = written.whole.and_then(|json| serde_json::from_slice(json).ok());
+                selector
+                    .zip(object)
+                    .is_some_and(|(selector, object)| selector.matches(|path| field(kind, &object, path)))
+            })
+    }
+}
+
+impl Declared {
+    fn wrote(&self, writer: &Writer, written: &Written<'_>) {
+        let inside = self.scope.selects(&self.gvk, written) || self.core.get(&written.key).is_some();
+        self.core.ledger().wrote(writer, &written.key, written.revision, inside);
+    }
+}
+
+/// What clients tell of their writes, and wait for. See [the module](super).
+impl Cache {
+    /// A write of an object of this kind, or of a part of one, was answered so.
+    pub(crate) fn wrote(&self, client: &Token, kind: &GroupVersionKind, answer: &[u8]) {
+        let informers = self.informers_of(kind);
+        if informers.is_empty() {
+            return;
+        }
+        let Some(written) = Written::of(kind, answer) else { return };
+        let writer = Writer::of(client);
+        informers.iter().for_each(|informer| informer.wrote(&writer, &written));
+    }
+
+    /// Before a delete is sent.
+    pub(crate) fn deleting(&self, kind: &GroupVersionKind, key: &ObjectKey) -> Announced {
+        let announce = |informer: Arc<Declared>| {
+            let announced = informer.core.ledger().deleting(key);
+            let known = informer.scope.selects_all() || informer.core.get(key).is_some();
+            (informer, announced, known)
+        };
+        let informers = self.informers_of(kind).into_iter().map(announce).collect();
+        Announced { kind: kind.clone(), key: key.clone(), informers }
+    }
+
+    /// Objects of this kind were deleted, or marked, as the answer lists them.
+    pub(crate) fn collected(&self, client: &Token, kind: &GroupVersionKind, answer: &[u8]) {
+        let informers = self.informers_of(kind);
+        if informers.is_empty() {
+            return;
+        }
+        let Ok(Answer { items: Some(items), .. }) = serde_json::from_slice(answer) else { return };
+        let writer = Writer::of(client);
+        for written in items.into_iter().filter_map(|item| Written::of(kind, item.get().as_bytes())) {
+            let Some(uid) = written.uid.as_deref() else { continue };
+            for informer in &informers {
+                informer.core.ledger().collected(&writer, &written.key, uid, &fates(&*informer.core));
+            }
+        }
+    }
+
+    /// What of the writes under a token is not shown yet, in whichever informer. Each names its kind.
+    pub(crate) fn own_writes(&self, token: &Token) -> Vec<(String, Pending)> {
+        let pending = |informer: &Arc<Declared>| {
+            Some((informer.gvk.kind.clone(), informer.core.ledger().pending(token, Wanted::All)?))
+        };
+        self.all_informers().iter().filter_map(pending).collect()
+    }
+
+    /// Whether there is nothing of that.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the controller, which comes next"))]
+    pub(crate) fn is_caught_up(&self, token: &Token) -> bool {
+        self.all_informers().iter().all(|informer| informer.core.ledger().is_caught_up(token))
+    }
+}
+
+/// A delete on its way. Dropped, nothing was deleted, as far as is known.
+pub(crate) struct Announced {
+    kind: GroupVersionKind,
+    key: ObjectKey,
+    informers: Vec<(Arc<Declared>, Deleting, bool)>,
+}
+
+impl Announced {
+    /// With the object, if it was only marked, or is of a kind that is answered with; else with its uid.
+    pub(crate) fn answered(self, client: &Token, answer: &[u8]) {
+        if self.informers.is_empty() {
+            return;
+        }
+        let writer = Writer::of(client);
+        if let Some(written) = Written::of(&self.kind, answer) {
+            self.informers.iter().for_each(|(informer, ..)| informer.wrote(&writer, &written));
+            return;
+        }
+        let Ok(Answer { details: Some(Details { uid: Some(uid) }), .. }) = serde_json::from_slice(answer) else {
+            return;
+        };
+        for (informer, announced, known) in self.informers {
+            let known = known || informer.core.get(&self.key).is_some();
+            announced.deleted(&writer, &uid, known, &fates(&*informer.core));
+        }
+    }
+}
+
+fn fates(core: &dyn Informing) -> impl Fn(&ObjectKey, &str) -> Fate {
+    move |key, uid| core.fate(key, uid)
+}
