@@ -4,6 +4,7 @@
 //! Built so far:
 //!
 //! * [`cache`]: objects in memory, kept up to date by list and watch, shared by everybody.
+//! * [`client`]: reads from the cache, writes to the server.
 //! * [`object`]: objects as the framework sees them: [`ObjectKey`](object::ObjectKey) names one, [`Object`](object::Object) is
 //!   one, with its metadata at hand and its body on request.
 //! * [`event`]: what happened to an object.
@@ -23,6 +24,7 @@
 //! ```
 
 pub mod cache;
+pub mod client;
 pub mod event;
 pub mod object;
 mod sync;
@@ -33,6 +35,7 @@ pub mod workqueue;
 /// What most programs import.
 pub mod prelude {
     pub use crate::cache::{Cache, CacheOptions, Informer, Query, Select};
+    pub use crate::client::Client;
     pub use crate::event::Event;
     pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
     pub use crate::workqueue::{Add, Outcome, Priority, WorkQueue};

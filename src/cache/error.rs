@@ -1,7 +1,8 @@
 //! What can go wrong when a kind is declared or read. Each text says what to do next.
 
 use super::Representation;
-use crate::object::DecodeError;
+use crate::object::{DecodeError, ObjectKey};
+use std::time::Duration;
 
 /// A kind cannot be declared, or not be read.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,39 @@ pub enum CacheError {
         /// Why, in the server's own words if it has said something.
         last_error: String,
     },
+    /// A read of a kind that nobody has declared.
+    #[error(
+        "{api_version} {kind} is not cached: declare it with `cache.informer()`, watch it, or read it with `client.live()`"
+    )]
+    NotCached {
+        /// Its group and version.
+        api_version: String,
+        /// The kind.
+        kind: String,
+    },
+    /// A read from a namespace that is not kept: nothing is known of it.
+    #[error(
+        "{kind} of namespace {namespace} are not cached: add it to the cache's namespaces, or read with `client.live()`"
+    )]
+    NotKept {
+        /// The kind.
+        kind: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// A read was to show what was written before, and the informer does not have that yet.
+    #[error(
+        "{kind} {key} was written, and is not in the cache after {waited:?}: look at the informer's state, read with `client.live()`, or choose \
+         another `Consistency`"
+    )]
+    Behind {
+        /// The kind.
+        kind: String,
+        /// An object that was written, and is not shown yet.
+        key: ObjectKey,
+        /// How long the read has waited for it.
+        waited: Duration,
+    },
     /// A query by an index of another informer.
     #[error("the index is of another informer than {kind} is listed from: make it with the `index` of this one")]
     OtherIndex {
@@ -75,6 +109,9 @@ pub enum CacheError {
     /// The cache has ended: it declares nothing, and what is not synced never will be.
     #[error("the cache has ended: keep `run_until` running for as long as it is used")]
     Ended,
+    /// No client can be made from the configuration.
+    #[error("no client can be made as configured: {0}")]
+    Connection(#[source] kube_client::Error),
     /// An object is there, and cannot be read as what it is asked for.
     #[error(transparent)]
     Decode(#[from] DecodeError),

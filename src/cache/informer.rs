@@ -4,6 +4,7 @@ use super::{
     CacheError, Events, Index, Query,
     core::Condition,
     erased::{Informing, Shown},
+    ledger::{OwnWrites, Pending, Token, Wanted},
     life::Lease,
     store::Lookup,
 };
@@ -70,7 +71,12 @@ impl<K> Informer<K> {
         Events::new(self.clone())
     }
 
-    fn check_synced(&self) -> Result<(), CacheError> {
+    /// To be awaited before a read, so that it shows what was written under the token.
+    pub(crate) fn own_writes(&self, token: &Token, wanted: Wanted<'_>) -> Option<Pending> {
+        self.core.ledger().pending(token, wanted)
+    }
+
+    pub(super) fn check_synced(&self) -> Result<(), CacheError> {
         if self.core.is_listed() {
             return Ok(());
         }
@@ -210,6 +216,8 @@ pub struct InformerStats {
     pub last_decode_error: Option<String>,
     /// How long ago something last changed.
     pub since_last_event: Option<Duration>,
+    /// How it keeps up with what is written through clients that read from it.
+    pub own_writes: OwnWrites,
 }
 
 impl InformerStats {
@@ -223,6 +231,7 @@ impl InformerStats {
             decode_errors: counts.decode_errors,
             last_decode_error: counts.last_decode_error,
             since_last_event: counts.last_event.map(|last| last.elapsed()),
+            own_writes: core.ledger().stats(),
         }
     }
 }

@@ -33,22 +33,32 @@ impl Life {
 }
 
 /// One user, or several that came from one.
-pub(super) struct Lease(Arc<Life>);
+pub(super) struct Lease {
+    life: Arc<Life>,
+    counted: bool,
+}
 
 impl Lease {
     pub(super) fn new(life: &Arc<Life>) -> Self {
         life.users.send_modify(|users| *users += 1);
-        Self(life.clone())
+        Self { life: life.clone(), counted: true }
+    }
+
+    /// One who looks, and stays for no longer than others do.
+    pub(super) fn uncounted(life: &Arc<Life>) -> Self {
+        Self { life: life.clone(), counted: false }
     }
 
     pub(super) fn gvk(&self) -> &GroupVersionKind {
-        &self.0.gvk
+        &self.life.gvk
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.0.users.send_modify(|users| *users -= 1);
+        if self.counted {
+            self.life.users.send_modify(|users| *users -= 1);
+        }
     }
 }
 

@@ -25,7 +25,7 @@
 //! let made = serde_json::from_value(serde_json::json!({"metadata": {"name": "colors"}, "data": {"door": "blue"}}))?;
 //! Api::<ConfigMap>::default_namespaced(client.clone()).create(&PostParams::default(), &made).await?;
 //!
-//! let cache = Cache::new(client, CacheOptions::default());
+//! let cache = Cache::new(client, CacheOptions::default())?;
 //! let maps = cache.informer::<ConfigMap>()?;
 //! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
 //! let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
@@ -44,6 +44,7 @@
 //! Inside, `reflect` asks the server and says what it has, `core` puts it into the `store` and tells the handlers through the `fan`; `erased` is that
 //! whatever the form, for the handles above.
 
+mod asked;
 mod core;
 mod erased;
 mod error;
@@ -53,11 +54,11 @@ mod events;
     expect(dead_code, reason = "resyncs and the statistics of handlers are for sources, which come next")
 )]
 mod fan;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the ledger of own writes, which comes next"))]
 mod fields;
 mod indexed;
 mod informer;
-mod ledger;
+mod lazy;
+pub(crate) mod ledger;
 mod life;
 mod query;
 mod reflect;
@@ -71,11 +72,13 @@ mod selector;
 mod store;
 mod tend;
 
+pub(crate) use self::asked::Asked;
 pub use self::{
     error::CacheError,
     events::{Events, Notice},
     indexed::Index,
     informer::{Informer, InformerState, InformerStats},
+    ledger::OwnWrites,
     query::Query,
     registry::{Cache, CacheOptions},
     select::{Namespaces, Representation, Select},

@@ -11,12 +11,20 @@ use super::{
     select::Scope,
     tend::Declared,
 };
-use crate::object::{Compact, Decoder, KubeObject, MetadataOnly, StaticKind};
+use crate::{
+    client::Connection,
+    object::{Compact, Decoder, KubeObject, MetadataOnly, StaticKind},
+};
 use hashbrown::HashMap;
 use kube_client::Client;
 use kube_core::{GroupVersionKind, TypeMeta};
 use parking_lot::Mutex;
-use std::{any::TypeId, fmt, sync::Arc, time::Duration};
+use std::{
+    any::TypeId,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 /// How long an informer outlives its last user, if nothing else is said.
@@ -35,11 +43,14 @@ pub struct CacheOptions {
     pub namespaces: Namespaces,
     /// How long an informer outlives its last user; 30 s by default. Who comes back within that time finds it synced.
     pub idle: Duration,
+    /// Whether a client's read of a kind that nobody has declared starts its informer, which then stays; false by default, and such a read an error. Such a
+    /// read waits for the first list, at most 10 s.
+    pub allow_lazy: bool,
 }
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self { namespaces: Namespaces::All, idle: IDLE }
+        Self { namespaces: Namespaces::All, idle: IDLE, allow_lazy: false }
     }
 }
 
@@ -70,11 +81,13 @@ enum Run {
 }
 
 impl Cache {
-    /// A cache of your own.
+    /// A cache of your own. Best from a `Config`: see [`Connection`]. With a ready client it never fails.
     ///
-    /// Build the client from a `Config` with `default_retry` off if you can: kube's own retries hide from the cache for minutes that the server refuses.
-    pub fn new(client: Client, options: CacheOptions) -> Self {
-        Self(Arc::new(Shared { client, options, state: Mutex::default(), ended: watch::Sender::new(false) }))
+    /// # Panics
+    /// If it is a configuration, and this is called outside of a tokio runtime.
+    pub fn new(connection: impl Into<Connection>, options: CacheOptions) -> Result<Self, CacheError> {
+        let client = connection.into().watching().map_err(CacheError::Connection)?;
+        Ok(Self(Arc::new(Shared { client, options, state: Mutex::default(), ended: watch::Sender::new(false) })))
     }
 
     /// Declare a kind and hold on to its informer; it lives while somebody does. Starts at once in a running cache.
@@ -99,6 +112,7 @@ impl Cache {
         let declared = Arc::new(Declared {
             core: new_core(&select),
             life: Life::new(select.gvk.clone()),
+            held: OnceLock::new(),
             representation: select.representation(),
             managed_fields: select.managed_fields,
             page_size: select.page_size,
@@ -121,6 +135,35 @@ impl Cache {
 
     pub(super) fn all_informers(&self) -> Vec<Arc<Declared>> {
         self.0.declared()
+    }
+
+    /// What [`Self::informer_of`] gives, if it was declared; it is not held. True if a read has declared it.
+    pub(super) fn declared<K: KubeObject>(
+        &self,
+        select: &Select<K>,
+        namespace: Option<&str>,
+    ) -> Result<Option<(Informer<K>, bool)>, CacheError> {
+        let scope = select.scope(&self.0.options.namespaces)?;
+        let state = self.0.state.lock();
+        let Some(declared) = state.informers.get(&(select.gvk.clone(), scope)) else { return Ok(None) };
+        declared.check_serves(select)?;
+        declared.check_keeps(namespace)?;
+        let informer = Informer::new(declared.core.clone(), Lease::uncounted(&declared.life));
+        Ok(Some((informer, declared.held.get().is_some())))
+    }
+
+    /// Declare it for good.
+    pub(super) fn declare_lazily<K: KubeObject>(&self, select: Select<K>) -> Result<(), CacheError> {
+        let key = (select.gvk.clone(), select.scope(&self.0.options.namespaces)?);
+        let _until_held = self.informer_of(select)?;
+        if let Some(declared) = self.0.state.lock().informers.get(&key) {
+            declared.held.get_or_init(|| Lease::new(&declared.life));
+        }
+        Ok(())
+    }
+
+    pub(super) fn options(&self) -> &CacheOptions {
+        &self.0.options
     }
 
     /// State and numbers of every informer, sorted by kind: for debug pages.
@@ -242,6 +285,17 @@ impl Declared {
             (Representation::Compact, _) | (Representation::Typed, Representation::Metadata) => Ok(()),
             _ if have == want => Ok(()),
             _ => Err(CacheError::Representation { kind: kind(), have, want }),
+        }
+    }
+
+    /// Of a namespace that is not kept nothing is known, not even that there is nothing.
+    fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
+        let kept = &self.scope.namespaces;
+        match namespace {
+            Some(namespace) if !kept.is_empty() && kept.iter().all(|kept| kept != namespace) => {
+                Err(CacheError::NotKept { kind: self.gvk.kind.clone(), namespace: namespace.into() })
+            }
+            _ => Ok(()),
         }
     }
 }

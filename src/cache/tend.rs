@@ -3,7 +3,7 @@
 use super::{
     core::Condition,
     erased::{Informing, Places},
-    life::{Life, first},
+    life::{Lease, Life, first},
     reflect::{Pace, Place},
     select::{Representation, Resource, Scope},
 };
@@ -14,7 +14,7 @@ use kube_client::{
 use kube_core::{DynamicObject, GroupVersionKind, Resource as _};
 use std::{
     future::pending,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 use tokio::{
@@ -35,6 +35,8 @@ pub(super) struct Declared {
     pub(super) page_size: u32,
     pub(super) core: Arc<dyn Informing>,
     pub(super) life: Arc<Life>,
+    /// Of one that a read has declared: it lives as long as this is in the cache.
+    pub(super) held: OnceLock<Lease>,
 }
 
 impl Declared {

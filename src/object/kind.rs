@@ -3,7 +3,10 @@
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Resource};
 use serde::{Serialize, de::DeserializeOwned};
-use std::{any::Any, fmt};
+use std::{
+    any::{Any, TypeId},
+    fmt,
+};
 
 /// Only the metadata of `K`: name it as the kind, and a body that is not in memory cannot be asked for.
 ///
@@ -26,6 +29,12 @@ pub trait KubeObject:
     /// The object's own kind; `None` for a dynamic object without `apiVersion` and `kind`.
     fn gvk(&self) -> Option<GroupVersionKind> {
         Self::DynamicType::gvk_of(self)
+    }
+
+    /// The resource and whether it has namespaces, if the type says both.
+    #[doc(hidden)]
+    fn static_resource() -> Option<(ApiResource, bool)> {
+        Self::DynamicType::resource_of::<Self>()
     }
 }
 impl<K> KubeObject for K where
@@ -69,10 +78,18 @@ impl StaticScope for ClusterResourceScope {
 pub trait KindId: Send + Sync + 'static {
     #[doc(hidden)]
     fn gvk_of<K: Resource<DynamicType = Self> + 'static>(object: &K) -> Option<GroupVersionKind>;
+    #[doc(hidden)]
+    fn resource_of<K: Resource<DynamicType = Self> + 'static>() -> Option<(ApiResource, bool)>;
 }
 impl KindId for () {
     fn gvk_of<K: Resource<DynamicType = ()> + 'static>(_: &K) -> Option<GroupVersionKind> {
         Some(GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&())))
+    }
+    fn resource_of<K: Resource<DynamicType = ()> + 'static>() -> Option<(ApiResource, bool)> {
+        let scope = TypeId::of::<K::Scope>();
+        let namespaced = scope == TypeId::of::<NamespaceResourceScope>();
+        let known = namespaced || scope == TypeId::of::<ClusterResourceScope>();
+        known.then(|| (ApiResource::erase::<K>(&()), namespaced))
     }
 }
 impl KindId for ApiResource {
@@ -81,6 +98,9 @@ impl KindId for ApiResource {
         let dynamic = object.downcast_ref::<DynamicObject>().map(|object| &object.types);
         let types = dynamic.or_else(|| object.downcast_ref::<Metadata>().map(|object| &object.types))?;
         types.as_ref()?.try_into().ok()
+    }
+    fn resource_of<K: Resource<DynamicType = Self> + 'static>() -> Option<(ApiResource, bool)> {
+        None
     }
 }
 

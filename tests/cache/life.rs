@@ -17,7 +17,7 @@ fn embedded() -> Embedded {
 }
 
 fn cache(server: &Embedded) -> Cache {
-    Cache::new(server.client().expect("a client"), CacheOptions::default())
+    Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("it is ready")
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn a_run_that_is_dropped_ends_everything() {
 #[tokio::test(start_paused = true)]
 async fn a_selection_of_no_namespace_is_refused_when_it_is_declared() {
     let server = embedded();
-    let cache = Cache::new(server.client().expect("a client"), options(&[]));
+    let cache = Cache::new(server.client().expect("a client"), options(&[])).expect("it is ready");
     assert!(matches!(cache.informer::<ConfigMap>(), Err(CacheError::NoNamespace { .. })));
     let some = Select::<ConfigMap>::new().namespaces(these(&["default"]));
     assert!(cache.informer_of(some).is_ok());

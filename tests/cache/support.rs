@@ -37,7 +37,7 @@ impl Deref for Running {
 
 /// A running cache of some namespaces: those of a test.
 pub(crate) fn running(client: Client, namespaces: &[&str]) -> Running {
-    Running::new(Cache::new(client, options(namespaces)))
+    Running::new(Cache::new(client, options(namespaces)).expect("it is ready"))
 }
 
 pub(crate) fn options(namespaces: &[&str]) -> CacheOptions {

@@ -110,11 +110,12 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// It took too long: gives an object that is not shown yet.
+    /// It took too long: gives an object that is not shown yet, unless all are by now.
     pub(crate) fn give_up(self) -> Option<ObjectKey> {
         let mut state = self.ledger.0.lock();
+        let missing = state.waits_for(self.waiter)?;
         state.stats.timeouts += 1;
-        state.waits_for(self.waiter)
+        Some(missing)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Deleting, Fate, Pending, Token, Wanted, Writer};
 use crate::{
     cache::{
-        Cache,
+        Cache, CacheError,
         erased::Informing,
         fields::{FieldSelector, field},
         select::Scope,
@@ -15,7 +15,8 @@ use crate::{
 use kube_core::{GroupVersionKind, ObjectMeta};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::{Instant, timeout};
 
 /// What is looked at in the answer to a write: an object, a part of one as `Scale` is, a list of objects, or a `Status`.
 #[derive(Deserialize)]
@@ -144,18 +145,43 @@ impl Cache {
         }
     }
 
-    /// What of the writes under a token is not shown yet, in whichever informer. Each names its kind.
-    pub(crate) fn own_writes(&self, token: &Token) -> Vec<(String, Pending)> {
+    /// Until every write under a token that was answered before this was called is shown, in whichever informer; at most so long.
+    pub(crate) fn caught_up(
+        &self,
+        token: &Token,
+        at_most: Duration,
+    ) -> impl Future<Output = Result<(), CacheError>> + use<> {
         let pending = |informer: &Arc<Declared>| {
             Some((informer.gvk.kind.clone(), informer.core.ledger().pending(token, Wanted::All)?))
         };
-        self.all_informers().iter().filter_map(pending).collect()
+        let all: Vec<_> = self.all_informers().iter().filter_map(pending).collect();
+        let begun = Instant::now();
+        async move {
+            for (kind, pending) in all {
+                pending.within(&kind, at_most.saturating_sub(begun.elapsed())).await.map_err(|error| match error {
+                    CacheError::Behind { kind, key, .. } => CacheError::Behind { kind, key, waited: begun.elapsed() },
+                    other => other,
+                })?;
+            }
+            Ok(())
+        }
     }
 
     /// Whether there is nothing of that.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the controller, which comes next"))]
     pub(crate) fn is_caught_up(&self, token: &Token) -> bool {
         self.all_informers().iter().all(|informer| informer.core.ledger().is_caught_up(token))
+    }
+}
+
+impl Pending {
+    /// At most so long.
+    pub(crate) async fn within(mut self, kind: &str, at_most: Duration) -> Result<(), CacheError> {
+        if timeout(at_most, &mut self).await.is_ok() {
+            return Ok(());
+        }
+        let behind = |key| Err(CacheError::Behind { kind: kind.to_owned(), key, waited: at_most });
+        self.give_up().map_or(Ok(()), behind)
     }
 }
 

@@ -159,14 +159,13 @@ impl State {
 
     /// The deletions that this shows.
     fn gone(&mut self, part: &str, told: &Told<'_>) -> Vec<Id> {
-        let announced = self.announced.values_mut();
-        match told {
-            Told::Other => return Vec::new(),
-            Told::Deleting(..) => {}
-            Told::Gone(key, uid) => announced
-                .filter(|announced| announced.key == **key)
-                .for_each(|announced| announced.gone.push(uid.map(Into::into))),
-            Told::All(_) => announced.for_each(|announced| announced.listed = true),
+        let parts = &self.parts;
+        for announced in self.announced.values_mut() {
+            match told {
+                Told::Gone(key, uid) if announced.key == **key => announced.gone.push(uid.map(Into::into)),
+                Told::All(_) if part_of(parts, &announced.key) == part => announced.listed = true,
+                Told::Other | Told::Deleting(..) | Told::Gone(..) | Told::All(_) => {}
+            }
         }
         let is_shown = |entry: &Entry| {
             let Wants::Gone { uid, or_deleting, after } = &entry.wants else { return false };
@@ -183,7 +182,8 @@ impl State {
         };
         let candidates = match told {
             Told::Deleting(key, _) | Told::Gone(key, _) => self.keys.get(*key).cloned().unwrap_or_default(),
-            Told::Other | Told::All(_) => self.of_part(part),
+            Told::All(_) => self.of_part(part),
+            Told::Other => Vec::new(),
         };
         candidates.into_iter().filter(|id| is_shown(&self.entries[id])).collect()
     }
@@ -321,9 +321,8 @@ impl State {
         revisions.max()
     }
 
-    /// The part that an object would come from.
     fn part_of<'a>(&self, key: &'a ObjectKey) -> &'a str {
-        key.namespace().filter(|namespace| self.parts.contains_key(*namespace)).unwrap_or_default()
+        part_of(&self.parts, key)
     }
 
     fn of_part(&self, part: &str) -> Vec<Id> {
@@ -381,4 +380,9 @@ impl State {
         }
         wakers
     }
+}
+
+/// The part that an object would come from.
+fn part_of<'a>(parts: &HashMap<String, u64>, key: &'a ObjectKey) -> &'a str {
+    key.namespace().filter(|namespace| parts.contains_key(*namespace)).unwrap_or_default()
 }

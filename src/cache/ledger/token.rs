@@ -12,6 +12,7 @@ pub(crate) struct Token(Arc<u8>);
 
 impl Token {
     /// What is written through any client while `work` runs, is written under this token too.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the controller, which comes next"))]
     pub(crate) async fn scope<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
     }

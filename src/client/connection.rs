@@ -1,0 +1,61 @@
+//! How to reach a cluster.
+
+use kube_client::{Client, Config};
+use std::fmt;
+
+/// How to reach a cluster: a [`Config`], or a ready client.
+///
+/// Prefer a configuration. kube's clients retry by themselves, for minutes and in silence, what the server refuses with 429, 503 or 504: good for a write,
+/// bad for a watch, whose state then says that all is well while nothing comes. From a configuration the cache makes a client of its own without that. With
+/// a ready client this is as it was built: set `default_retry` to false in its configuration if the cache uses it too.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Connection {
+    /// What clients are made from, on the runtime that they are made in.
+    Config(Box<Config>),
+    /// What is used as it is.
+    Client(Client),
+}
+
+impl Connection {
+    /// For requests: as the configuration says.
+    pub(crate) fn client(self) -> Result<Client, kube_client::Error> {
+        match self {
+            Self::Config(config) => Client::try_from(*config),
+            Self::Client(client) => Ok(client),
+        }
+    }
+
+    /// For watches: what the server refuses is told.
+    pub(crate) fn watching(self) -> Result<Client, kube_client::Error> {
+        match self {
+            Self::Config(mut config) => {
+                config.default_retry = false;
+                Client::try_from(*config)
+            }
+            Self::Client(client) => Ok(client),
+        }
+    }
+}
+
+impl From<Config> for Connection {
+    fn from(config: Config) -> Self {
+        Self::Config(Box::new(config))
+    }
+}
+
+impl From<Client> for Connection {
+    fn from(client: Client) -> Self {
+        Self::Client(client)
+    }
+}
+
+/// Where it leads to, and nothing secret.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(config) => f.debug_tuple("Config").field(&config.cluster_url).finish(),
+            Self::Client(_) => f.write_str("Client"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Where kinds are on the server: the REST mapper.
+//!
+//! What holds: nothing is guessed. A resource is what a type says, or what the server has said of its group and version; that is kept until the server
+//! denies it, and what it does not have is asked for again each time. Who asks at the same time shares one request.
+
+use super::{Error, Result};
+use crate::object::{KubeObject, ObjectKey};
+use hashbrown::HashMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube_client::Client;
+use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Resource};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// Where a kind is on the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Discovered {
+    /// Its group, version, kind and plural.
+    pub resource: ApiResource,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl Discovered {
+    /// The key of an object of this kind: the namespace counts only if the kind has one.
+    ///
+    /// ```
+    /// # use steersman::{client::Discovered, object::ObjectKey};
+    /// # fn example(node: &Discovered) {
+    /// assert_eq!(node.key(Some("shop"), "node-1"), ObjectKey::cluster_scoped("node-1"));
+    /// # }
+    /// ```
+    pub fn key(&self, namespace: Option<&str>, name: &str) -> ObjectKey {
+        ObjectKey::new(namespace.filter(|_| self.namespaced).unwrap_or_default(), name)
+    }
+
+    /// The kind.
+    pub fn gvk(&self) -> GroupVersionKind {
+        let ApiResource { group, version, kind, .. } = &self.resource;
+        GroupVersionKind::gvk(group, version, kind)
+    }
+
+    /// As the type says, if it does.
+    pub(super) fn of<K: KubeObject>() -> Option<Self> {
+        let (resource, namespaced) = K::static_resource()?;
+        Some(Self { resource, namespaced })
+    }
+
+    /// `/apis/apps/v1/namespaces/default/deployments`
+    pub(super) fn path(&self, namespace: Option<&str>) -> String {
+        DynamicObject::url_path(&self.resource, namespace)
+    }
+}
+
+/// What the server has said of kinds, shared by a client and what was made from it.
+#[derive(Default)]
+pub(super) struct Kinds(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    known: HashMap<GroupVersionKind, Arc<Discovered>>,
+    /// Questions without an answer yet, by `apiVersion`.
+    asked: HashMap<String, Arc<OnceCell<Vec<Discovered>>>>,
+}
+
+impl Kinds {
+    pub(super) async fn find(&self, client: &Client, kind: &GroupVersionKind) -> Result<Option<Arc<Discovered>>> {
+        let api_version = kind.api_version();
+        let asked = {
+            let mut state = self.0.lock();
+            if let Some(known) = state.known.get(kind) {
+                return Ok(Some(known.clone()));
+            }
+            state.asked.entry(api_version.clone()).or_default().clone()
+        };
+        // Who is first asks; if that one goes away or fails, the next one does.
+        let all = asked.get_or_try_init(|| ask(client, kind)).await?;
+        let found = all.iter().find(|discovered| discovered.resource.kind == kind.kind).cloned().map(Arc::new);
+        let mut state = self.0.lock();
+        // Answered: who comes now asks anew.
+        if state.asked.get(&api_version).is_some_and(|current| Arc::ptr_eq(current, &asked)) {
+            state.asked.remove(&api_version);
+        }
+        if let Some(found) = &found {
+            state.known.insert(kind.clone(), found.clone());
+        }
+        Ok(found)
+    }
+
+    /// It is not there any more.
+    pub(super) fn forget(&self, kind: &GroupVersionKind) {
+        self.0.lock().known.remove(kind);
+    }
+}
+
+/// Everything of a group and version; nothing if the server does not have it.
+async fn ask(client: &Client, kind: &GroupVersionKind) -> Result<Vec<Discovered>> {
+    let list = if kind.group.is_empty() {
+        client.list_core_api_resources(&kind.version).await
+    } else {
+        client.list_api_group_resources(&kind.api_version()).await
+    };
+    let list = match list.map_err(Error::from) {
+        Ok(list) => list,
+        Err(error) if error.is_not_found() => APIResourceList::default(),
+        Err(error) => return Err(error),
+    };
+    let objects = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    let discovered = objects.map(|resource| Discovered {
+        resource: ApiResource {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            api_version: kind.api_version(),
+            kind: resource.kind,
+            plural: resource.name,
+        },
+        namespaced: resource.namespaced,
+    });
+    Ok(discovered.collect())
+}

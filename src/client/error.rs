@@ -1,0 +1,179 @@
+//! What can go wrong with a read or a write. Each text says what to do next, or is the server's own.
+
+use crate::{
+    cache::CacheError,
+    object::{DecodeError, ObjectKey},
+};
+use kube_core::{Status, response::reason};
+use std::time::Duration;
+
+/// What a call of the client gives.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A read or a write has failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The cache cannot serve it.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The server has refused it, in its own words.
+    #[error("{}", .0.message)]
+    Refused(Box<Status>),
+    /// There was no answer, or no client could be made.
+    #[error("the server cannot be asked: {0}")]
+    Connection(#[source] kube_client::Error),
+    /// The answer does not fit the type.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The object or the patch cannot be written as JSON.
+    #[error("{kind} {key} cannot be sent: {error}")]
+    Encode {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+        /// Why.
+        #[source]
+        error: serde_json::Error,
+    },
+    /// The server has no such kind, or the kind no such subresource.
+    #[error("the server has no {0}: is its definition installed, with that version and subresource?")]
+    NoSuchKind(String),
+    /// A dynamic object that does not say what it is.
+    #[error("{0} does not say its kind: set `types`, which are `apiVersion` and `kind`")]
+    NoKind(ObjectKey),
+    /// An object without a name.
+    #[error("{kind} has no name: set `metadata.name`")]
+    NoName {
+        /// The kind.
+        kind: String,
+    },
+    /// An object of a kind that lives in namespaces, or a collection of them, without one.
+    #[error("{kind} {key} has no namespace: name one, or use `client.namespace(…)`")]
+    NoNamespace {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+    },
+    /// Something outside of the client's namespace.
+    #[error(
+        "{kind} {key} is outside of namespace {namespace}, which this client is for: use one without `namespace(…)`"
+    )]
+    OtherNamespace {
+        /// The kind.
+        kind: String,
+        /// The object, or the namespace whose objects were meant, with an empty name.
+        key: ObjectKey,
+        /// The client's.
+        namespace: String,
+    },
+    /// Who applies has to say who it is.
+    #[error("{kind} {key} cannot be applied by nobody: say who owns its fields with `client.field_owner(…)`")]
+    NoFieldOwner {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+    },
+    /// What is known is not the whole object.
+    #[error("only the metadata of {kind} {key} is here, and would replace the rest: did you mean to patch?")]
+    MetadataOnly {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+    },
+    /// What has changed cannot be told from what others have changed since.
+    #[error("{kind} {key} has no resourceVersion to patch from: use it as it was read")]
+    NoResourceVersion {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+    },
+    /// What cannot be done in this way.
+    #[error("{kind} is not to be had like this: {what}")]
+    Unsupported {
+        /// The kind.
+        kind: String,
+        /// What is meant, and what to do.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// There is no such object. A kind that does not exist is [`NoSuchKind`](Self::NoSuchKind), which is another matter.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(|status| status.reason == reason::NOT_FOUND || status.code == 404)
+    }
+
+    /// There is such an object already.
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(|status| status.reason == reason::ALREADY_EXISTS)
+    }
+
+    /// Somebody else wrote in between, or owns a field that was to be applied. Returned from a reconciler it is retried quietly.
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(|status| status.reason == reason::CONFLICT)
+    }
+
+    /// The object is not as it may be: trying again does not help.
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(|status| status.reason == reason::INVALID)
+    }
+
+    /// How long the server wants to be left alone for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// The server's own words, if it has refused.
+    pub fn status(&self) -> Option<&Status> {
+        if let Self::Refused(status) = self { Some(status) } else { None }
+    }
+}
+
+/// What a test lets the server say.
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        Self::Refused(Box::new(status))
+    }
+}
+
+/// For what is done with [`Client::kube`](super::Client::kube).
+impl From<kube_client::Error> for Error {
+    fn from(error: kube_client::Error) -> Self {
+        match error {
+            kube_client::Error::Api(status) => Self::Refused(status),
+            other => Self::Connection(other),
+        }
+    }
+}
+
+/// For writes of what need not be there.
+///
+/// ```
+/// use kube_core::Status;
+/// use steersman::client::{Error, IgnoreNotFound};
+///
+/// let gone: Result<(), Error> = Err(Status::failure("pods \"web\" not found", "NotFound").into());
+/// assert!(gone.ignore_not_found()?.is_none());
+/// # Ok::<_, Error>(())
+/// ```
+pub trait IgnoreNotFound<T> {
+    /// `None` if there was no such object.
+    fn ignore_not_found(self) -> Result<Option<T>>;
+}
+
+impl<T> IgnoreNotFound<T> for Result<T> {
+    fn ignore_not_found(self) -> Result<Option<T>> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

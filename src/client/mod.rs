@@ -1,0 +1,169 @@
+//! Reads from the cache, writes to the server.
+//!
+//! * [`Client`] has the verbs. Reads share what is in memory; a kind that was not declared there is an error, never a hidden watch. `client.live()` asks the
+//!   server instead.
+//! * Its modifiers give a client that differs in one setting: `client.status().update(&web)`, `client.dry_run().create(&web)`.
+//! * [`Client::dynamic`] has the verbs for a kind that is named at run time; its resource is [discovered](Client::discover), never guessed.
+//! * Cached reads show what was written through the same client before: [`Consistency`].
+//! * [`Error`] tells conflicts and absences apart; [`IgnoreNotFound`] drops the latter.
+//! * [`Interceptor`] lets a test say no in the server's place.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use steersman::{prelude::*, testing::{Env, TestServer}};
+//!
+//! let connection = Env::embedded()?.client()?; // or a `Config`
+//! let cache = Cache::new(connection.clone(), CacheOptions::default())?;
+//! let maps = cache.informer::<ConfigMap>()?;
+//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+//! let running = tokio::spawn(cache.clone().run_until(async { drop(stopped.await) }));
+//! maps.await_synced().await?;
+//!
+//! let client = Client::new(connection)?.with_cache(cache);
+//! let colors = serde_json::json!({"metadata": {"namespace": "default", "name": "colors"}, "data": {"door": "blue"}});
+//! let colors: ConfigMap = client.create(&serde_json::from_value(colors)?).await?;
+//!
+//! let mut changed = colors.clone();
+//! changed.data.get_or_insert_default().insert("door".into(), "red".into());
+//! client.patch_from(&colors, &changed).await?;
+//! let key = ObjectKey::of(&colors);
+//! let now = client.get::<ConfigMap>(&key).await?.expect("it was made"); // from the cache, and not from before
+//! assert_eq!(now.data, changed.data);
+//! assert!(client.delete::<ConfigMap>(&key).await?);
+//!
+//! drop(stop);
+//! running.await??;
+//! # Ok(())
+//! # }
+//! ```
+
+mod change;
+mod connection;
+mod consistency;
+mod diff;
+mod discovery;
+mod dynamic;
+mod error;
+mod intercept;
+mod patch;
+mod read;
+mod settings;
+mod subresource;
+mod wire;
+mod write;
+
+pub use self::{
+    change::Change,
+    connection::Connection,
+    consistency::Consistency,
+    discovery::Discovered,
+    dynamic::Dynamic,
+    error::{Error, IgnoreNotFound, Result},
+    intercept::{Call, Interceptor, Verb},
+    patch::{Deleting, Patch, Propagation},
+    settings::Validation,
+    subresource::Subresource,
+};
+use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
+use crate::{
+    cache::{Cache, ledger::Token},
+    object::{KubeObject, ObjectKey},
+};
+use kube_core::GroupVersionKind;
+use std::{fmt, sync::Arc};
+
+/// Reads and writes. A handle; clones share everything. The modifiers give a client that differs in one setting, and shares the rest.
+///
+/// Reads give `None` for what does not exist; writes give the object as the server has it then.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    family: Arc<Family>,
+    cache: Option<Cache>,
+    interceptor: Option<Arc<dyn Intercept>>,
+    settings: Settings,
+}
+
+/// What a client shares with all that were made from it.
+struct Family {
+    kube: kube_client::Client,
+    kinds: Kinds,
+    /// Whose writes reads must show.
+    token: Token,
+}
+
+impl Client {
+    /// Without a cache: every read is live. With a ready client as the connection it never fails.
+    ///
+    /// # Panics
+    /// If it is a configuration, and this is called outside of a tokio runtime.
+    pub fn new(connection: impl Into<Connection>) -> Result<Self> {
+        let family = Family { kube: connection.into().client()?, kinds: Kinds::default(), token: Token::default() };
+        let settings = Settings::default();
+        Ok(Self(Arc::new(Inner { family: Arc::new(family), cache: None, interceptor: None, settings })))
+    }
+
+    /// One that reads from this cache, and waits for none of it but for its [own writes](Consistency): declare what is to be read, and let the cache run.
+    #[must_use]
+    pub fn with_cache(&self, cache: Cache) -> Self {
+        let mut client = self.clone();
+        Arc::make_mut(&mut client.0).cache = Some(cache);
+        client
+    }
+
+    /// The verbs for a kind named at run time.
+    pub fn dynamic(&self, kind: &GroupVersionKind) -> Dynamic {
+        Dynamic::new(self.clone(), kind.clone())
+    }
+
+    /// Where a kind is on the server; `None` if it has no such kind.
+    ///
+    /// What the server has said once is known from then on, to all clients that were made from one; what it did not have is asked for each time. Kinds with a
+    /// type need no discovery.
+    pub async fn discover(&self, kind: &GroupVersionKind) -> Result<Option<Discovered>> {
+        let found = self.0.family.kinds.find(self.kube(), kind).await?;
+        Ok(found.map(Arc::unwrap_or_clone))
+    }
+
+    /// For what is not here: logs, exec, watches of your own.
+    pub fn kube(&self) -> &kube_client::Client {
+        &self.0.family.kube
+    }
+
+    /// As the type says, or the server.
+    async fn kind_of<K: KubeObject>(&self, object: &K) -> Result<Arc<Discovered>> {
+        if let Some(kind) = Discovered::of::<K>() {
+            return Ok(Arc::new(kind));
+        }
+        let kind = object.gvk().ok_or_else(|| Error::NoKind(ObjectKey::of(object)))?;
+        self.find(&kind).await
+    }
+
+    async fn find(&self, kind: &GroupVersionKind) -> Result<Arc<Discovered>> {
+        let found = self.0.family.kinds.find(self.kube(), kind).await?;
+        found.ok_or_else(|| Error::NoSuchKind(format!("{} {}", kind.api_version(), kind.kind)))
+    }
+
+    /// What an error means: if the server does not have even the kind, it has said all that it knows of it.
+    fn judge(&self, kind: &Discovered, error: Error) -> Error {
+        let absent = |status: &kube_core::Status| {
+            status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
+        };
+        if !error.status().is_some_and(absent) {
+            return error;
+        }
+        self.0.family.kinds.forget(&kind.gvk());
+        let part = self.0.settings.subresource.as_deref().map(|part| format!("/{part}")).unwrap_or_default();
+        Error::NoSuchKind(format!("{} {}{part}", kind.resource.api_version, kind.resource.kind))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("cache", &self.0.cache).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! Reads: from the cache if there is one, from the server otherwise.
+//!
+//! What holds: a cached read never asks the server, and never says that there is nothing where it does not know.
+
+use super::{
+    Client, Discovered, Error, Result, Verb,
+    wire::{Asking, Page, decode, segment},
+    write::unread,
+};
+use crate::{
+    cache::{Asked, Cache, Informer, Query, Select},
+    object::{KubeObject, ObjectKey, StaticKind},
+};
+use std::sync::Arc;
+
+/// Objects in a page of a live list: client-go's.
+const PAGE: usize = 500;
+
+impl Client {
+    /// One object; `None` if there is none.
+    ///
+    /// From the cache it is shared with everybody: clone it to change it.
+    pub async fn get<K: StaticKind>(&self, key: &ObjectKey) -> Result<Option<Arc<K>>> {
+        let Some(cache) = self.cache() else {
+            return self.get_live(&statically::<K>(), key).await;
+        };
+        let key = self.0.settings.key(&K::kind(&()), K::NAMESPACED, key)?;
+        self.intercept(Verb::Get, K::static_gvk, &key).await?;
+        Ok(self.informer(cache, Select::new(), &key).await?.get(&key)?)
+    }
+
+    /// The objects that `query` is about, all as they were at one moment.
+    ///
+    /// From the server they come in pages of 500, those of one list; an index is of a cache, and an error then.
+    pub async fn list<K: StaticKind>(&self, query: &Query<K>) -> Result<Vec<Arc<K>>> {
+        let Some(cache) = self.cache() else {
+            return self.list_live(&statically::<K>(), query).await;
+        };
+        let all = self.0.settings.collection(&K::kind(&()), K::NAMESPACED, query.asked().namespace)?;
+        self.intercept(Verb::List, K::static_gvk, &all).await?;
+        self.list_cached(cache, Select::new(), query, &all).await
+    }
+
+    /// The cache, if this read is from it.
+    pub(super) fn cache(&self) -> Option<&Cache> {
+        let settings = &self.0.settings;
+        self.0.cache.as_ref().filter(|_| !settings.live && settings.subresource.is_none())
+    }
+
+    /// What every read from the cache goes through: the informer to read an object from, or all of a namespace, or all.
+    pub(super) async fn informer<K: KubeObject>(
+        &self,
+        cache: &Cache,
+        select: Select<K>,
+        key: &ObjectKey,
+    ) -> Result<Informer<K>> {
+        let informer = cache.reader(select, key.namespace()).await?;
+        self.show_own_writes(&informer, key).await?;
+        Ok(informer)
+    }
+
+    pub(super) async fn list_cached<K: KubeObject>(
+        &self,
+        cache: &Cache,
+        select: Select<K>,
+        query: &Query<K>,
+        all: &ObjectKey,
+    ) -> Result<Vec<Arc<K>>> {
+        let informer = self.informer(cache, select, all).await?;
+        if all.namespace() == query.asked().namespace {
+            return Ok(informer.list(query)?);
+        }
+        Ok(informer.list(&query.clone().namespace(all.namespace()))?)
+    }
+
+    pub(super) async fn get_live<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<Option<Arc<K>>> {
+        let key = self.0.settings.key(&kind.resource.kind, kind.namespaced, key)?;
+        self.intercept(Verb::Get, || kind.gvk(), &key).await?;
+        let asking = Asking::get(self.path(kind, &key)?, K::metadata_api());
+        match self.send(asking, false).await.map_err(|error| self.judge(kind, error)) {
+            Ok(answer) => decode(kind, &key, &answer).map(Some),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn list_live<K: KubeObject>(&self, kind: &Discovered, query: &Query<K>) -> Result<Vec<Arc<K>>> {
+        let asked = query.asked();
+        let all = self.selected(kind, &asked)?;
+        self.intercept(Verb::List, || kind.gvk(), &all).await?;
+        let path = kind.path(all.namespace().map(segment).as_deref());
+        let limit = asked.limit.unwrap_or(usize::MAX);
+        let (mut found, mut token, mut page) = (Vec::new(), String::new(), PAGE);
+        while found.len() < limit {
+            let mut parameters = asked.selectors();
+            let size = page.min(limit - found.len());
+            if size < usize::MAX {
+                parameters.append_pair("limit", &size.to_string());
+            }
+            if !token.is_empty() {
+                parameters.append_pair("continue", &token);
+            }
+            let asking = Asking { query: parameters.finish(), ..Asking::get(path.clone(), K::metadata_api()) };
+            let answer = match self.send(asking, true).await.map_err(|error| self.judge(kind, error)) {
+                // The server does not know the rest of that list any more: another one, at once.
+                Err(error) if !token.is_empty() && error.status().is_some_and(|status| status.code == 410) => {
+                    found.clear();
+                    token.clear();
+                    page = usize::MAX;
+                    continue;
+                }
+                answer => answer?,
+            };
+            let read: Page<'_> = serde_json::from_slice(&answer).map_err(unread(kind, &all))?;
+            for item in read.items.unwrap_or_default() {
+                found.push(decode::<K>(kind, &all, item.get().as_bytes())?);
+            }
+            token = read.metadata.r#continue;
+            if token.is_empty() {
+                break;
+            }
+        }
+        if asked.sorted {
+            found.sort_by_cached_key(|object| ObjectKey::of(&**object));
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// The namespace of what a query asks the server for, or all, as a key without a name.
+    pub(super) fn selected(&self, kind: &Discovered, asked: &Asked<'_>) -> Result<ObjectKey> {
+        let unsupported = |what| Err(Error::Unsupported { kind: kind.resource.kind.clone(), what });
+        if asked.indexed {
+            return unsupported("an index is of a cache: list from it, or select by labels and fields");
+        }
+        if self.0.settings.subresource.is_some() {
+            return unsupported("there is no list of a subresource: get each one");
+        }
+        self.0.settings.collection(&kind.resource.kind, kind.namespaced, asked.namespace)
+    }
+
+    /// Of an object, or of the part of it that is meant.
+    pub(super) fn path(&self, kind: &Discovered, key: &ObjectKey) -> Result<String> {
+        if key.name().is_empty() {
+            return Err(Error::NoName { kind: kind.resource.kind.clone() });
+        }
+        let mut path = format!("{}/{}", kind.path(key.namespace().map(segment).as_deref()), segment(key.name()));
+        if let Some(part) = &self.0.settings.subresource {
+            path += "/";
+            path += &segment(part);
+        }
+        Ok(path)
+    }
+}
+
+/// Where a type says that it is.
+pub(super) fn statically<K: StaticKind>() -> Discovered {
+    Discovered { resource: kube_core::ApiResource::erase::<K>(&()), namespaced: K::NAMESPACED }
+}

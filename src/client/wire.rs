@@ -1,0 +1,131 @@
+//! Requests and answers. Not kube's own: that logs a body that does not fit its type, and bodies may be secret.
+
+use super::{Client, Discovered, Error, Result};
+use crate::object::{DecodeError, Decoder, KubeObject, MetadataOnly, ObjectKey, Payload};
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use kube_client::client::Body;
+use kube_core::{Status, TypeMeta, response::StatusDetails};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::{fmt::Write, sync::Arc};
+
+const JSON: &str = "application/json";
+/// What asks for metadata alone; what cannot give that answers in full, which is read alike.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// A request that is being written.
+pub(super) struct Asking {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) metadata_only: bool,
+    /// And its type.
+    pub(super) body: Option<(Vec<u8>, &'static str)>,
+}
+
+impl Asking {
+    pub(super) fn get(path: String, metadata_only: bool) -> Self {
+        Self { method: Method::GET, path, query: String::new(), metadata_only, body: None }
+    }
+
+    pub(super) fn json(method: Method, path: String, body: Vec<u8>) -> Self {
+        Self { method, path, query: String::new(), metadata_only: false, body: Some((body, JSON)) }
+    }
+
+    fn request(self, list: bool) -> Result<Request<Body>> {
+        let accept = match self.metadata_only {
+            true if list => METADATA_LIST,
+            true => METADATA,
+            false => JSON,
+        };
+        let separator = if self.query.is_empty() { "" } else { "?" };
+        let request = Request::builder()
+            .method(self.method)
+            .uri(format!("{}{separator}{}", self.path, self.query))
+            .header(header::ACCEPT, accept);
+        let request = match self.body {
+            Some((body, content)) => request.header(header::CONTENT_TYPE, content).body(Body::from(body)),
+            None => request.body(Body::empty()),
+        };
+        request.map_err(|error| Error::Connection(kube_client::Error::HttpError(error)))
+    }
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+pub(super) struct Page<'a> {
+    #[serde(default)]
+    pub(super) metadata: PageMeta,
+    #[serde(borrow, default)]
+    pub(super) items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct PageMeta {
+    #[serde(default)]
+    pub(super) r#continue: String,
+}
+
+impl Client {
+    /// The body of the answer; what is no success is an error in the server's words.
+    pub(super) async fn send(&self, asking: Asking, list: bool) -> Result<Bytes> {
+        let response = self.kube().send(asking.request(list)?).await?;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        if parts.status.is_success() { Ok(body) } else { Err(refusal(&Response::from_parts(parts, body)).into()) }
+    }
+}
+
+/// In the server's words, or in those of what answered instead: proxies do.
+fn refusal(response: &Response<Bytes>) -> Status {
+    let code = response.status().as_u16();
+    let mut status: Status = serde_json::from_slice(response.body()).unwrap_or_default();
+    if status.message.is_empty() {
+        let words = String::from_utf8_lossy(response.body());
+        status.message = format!("HTTP {code} {}", words.trim().chars().take(200).collect::<String>());
+    }
+    status.code = code;
+    let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    if let Some(seconds) = asked {
+        let details = status.details.get_or_insert_with(no_details);
+        details.retry_after_seconds = details.retry_after_seconds.max(seconds);
+    }
+    status
+}
+
+fn no_details() -> StatusDetails {
+    let (name, group, kind, uid) = Default::default();
+    StatusDetails { name, group, kind, uid, causes: Vec::new(), retry_after_seconds: 0 }
+}
+
+/// An answer that is an object of this kind, as a `K`.
+pub(super) fn decode<K: KubeObject>(kind: &Discovered, key: &ObjectKey, json: &[u8]) -> Result<Arc<K>> {
+    let types = TypeMeta { api_version: kind.resource.api_version.clone(), kind: kind.resource.kind.clone() };
+    let decoder = Decoder::new(types).managed_fields(true);
+    let decoded = if K::metadata_api() {
+        decoder.decode::<MetadataOnly>(json).map(|object| Arc::new(object).decode::<K>())
+    } else {
+        decoder.decode::<K>(json).map(|object| Ok(Arc::new(object)))
+    };
+    let mismatch = |unread: crate::object::Undecodable| DecodeError::Mismatch {
+        kind: unread.kind,
+        key: unread.key.unwrap_or_else(|| key.clone()),
+        error: unread.error,
+    };
+    Ok(decoded.map_err(mismatch)??)
+}
+
+/// A name as a part of a path, where `system:node` stays readable and `a/b` one part.
+pub(super) fn segment(name: &str) -> String {
+    name.bytes().fold(String::with_capacity(name.len()), |mut segment, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte) {
+            segment.push(byte.into());
+        } else {
+            let _ = write!(segment, "%{byte:02X}");
+        }
+        segment
+    })
+}
