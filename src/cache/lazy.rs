@@ -1,6 +1,6 @@
 //! Reads by a client: of what was declared, or, if the cache is told so, of what the read itself declares.
 
-use super::{Cache, CacheError, Informer, InformerState, Select};
+use super::{Cache, CacheError, Informer, Select};
 use crate::object::KubeObject;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -25,8 +25,7 @@ impl Cache {
         let not_cached =
             || CacheError::NotCached { api_version: select.gvk.api_version(), kind: select.gvk.kind.clone() };
         let (informer, lazy) = found.ok_or_else(not_cached)?;
-        // In a cache that does not run there is nothing to wait for.
-        if lazy && informer.check_synced().is_err() && informer.state() != InformerState::Idle {
+        if lazy && informer.check_synced().is_err() {
             let _ = timeout(PATIENCE, informer.await_synced()).await;
         }
         informer.check_synced()?;

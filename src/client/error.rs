@@ -49,6 +49,14 @@ pub enum Error {
         /// The kind.
         kind: String,
     },
+    /// What no object can be named, nor a namespace.
+    #[error("no {kind} can be named `{key}`: names are neither `.` nor `..`, and have no `/` and no `%` in them")]
+    BadName {
+        /// The kind.
+        kind: String,
+        /// As it was given.
+        key: ObjectKey,
+    },
     /// An object of a kind that lives in namespaces, or a collection of them, without one.
     #[error("{kind} {key} has no namespace: name one, or use `client.namespace(…)`")]
     NoNamespace {

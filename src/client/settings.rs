@@ -97,6 +97,9 @@ impl Client {
 impl Settings {
     /// The key that is meant; the name may be empty.
     pub(super) fn key(&self, kind: &str, namespaced: bool, key: &ObjectKey) -> Result<ObjectKey> {
+        if !is_part_of_a_path(key.namespace().unwrap_or_default()) || !is_part_of_a_path(key.name()) {
+            return Err(Error::BadName { kind: kind.into(), key: key.clone() });
+        }
         match (key.namespace(), &self.namespace) {
             (None, _) if !namespaced => Ok(key.clone()),
             _ if !namespaced => Ok(ObjectKey::cluster_scoped(key.name())),
@@ -132,4 +135,9 @@ impl Settings {
         }
         query
     }
+}
+
+/// What servers want of every name: that no other path can be made with it.
+fn is_part_of_a_path(name: &str) -> bool {
+    !name.contains(['/', '%']) && name != "." && name != ".."
 }

@@ -118,7 +118,7 @@ pub(super) fn decode<K: KubeObject>(kind: &Discovered, key: &ObjectKey, json: &[
     Ok(decoded.map_err(mismatch)??)
 }
 
-/// A name as a part of a path, where `system:node` stays readable and `a/b` one part.
+/// A name as a part of a path, where `system:node` stays readable.
 pub(super) fn segment(name: &str) -> String {
     name.bytes().fold(String::with_capacity(name.len()), |mut segment, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte) {

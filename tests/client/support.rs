@@ -1,10 +1,14 @@
 //! What the tests share: clients, objects, a definition, a cache that runs.
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::GroupVersionKind;
-use serde_json::{Value, json};
+use k8s_openapi::{
+    api::core::v1::ConfigMap, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{CustomResource, CustomResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use steersman::{
-    cache::{Cache, CacheError, CacheOptions},
+    cache::{Cache, CacheError, CacheOptions, Namespaces},
     client::Client,
     testing::{Env, TestServer},
 };
@@ -27,34 +31,40 @@ pub(crate) fn door(map: &ConfigMap) -> Option<&str> {
     map.data.as_ref()?.get("door").map(String::as_str)
 }
 
-/// `orders.GROUP`, with a status.
-pub(crate) fn definition(group: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("orders.{group}")},
-        "spec": {
-            "group": group,
-            "names": {"plural": "orders", "singular": "order", "kind": "Order", "listKind": "OrderList"},
-            "scope": "Namespaced",
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "properties": {
-                        "spec": {"type": "object", "properties": {
-                            "count": {"type": "integer", "format": "int64"}, "note": {"type": "string"},
-                        }},
-                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                    },
-                }},
-            }],
-        },
-    })
+/// What a shop has to do; of a type, and with a status.
+#[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "client.steersman.example",
+    version = "v1",
+    kind = "Order",
+    namespaced,
+    status = "OrderStatus",
+    derive = "PartialEq"
+)]
+pub(crate) struct OrderSpec {
+    pub(crate) count: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
 }
 
-pub(crate) fn order(group: &str) -> GroupVersionKind {
-    GroupVersionKind::gvk(group, "v1", "Order")
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub(crate) struct OrderStatus {
+    #[serde(default)]
+    pub(crate) done: i64,
+}
+
+pub(crate) fn order(namespace: &str, name: &str, count: i64) -> Order {
+    let mut order = Order::new(name, OrderSpec { count, note: Some("soon".into()) });
+    order.metadata.namespace = Some(namespace.into());
+    order
+}
+
+/// The definition of orders in another group.
+pub(crate) fn definition(group: &str) -> CustomResourceDefinition {
+    let mut definition = Order::crd();
+    definition.metadata.name = Some(format!("orders.{group}"));
+    definition.spec.group = group.into();
+    definition
 }
 
 /// A cache that runs until it is stopped.
@@ -62,6 +72,12 @@ pub(crate) struct Running {
     pub(crate) cache: Cache,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), CacheError>>,
+}
+
+/// Of some namespaces.
+pub(crate) fn of(namespaces: &[&str]) -> CacheOptions {
+    let these = namespaces.iter().map(|name| (*name).to_owned()).collect();
+    CacheOptions { namespaces: Namespaces::These(these), ..CacheOptions::default() }
 }
 
 impl Running {

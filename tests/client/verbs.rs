@@ -1,13 +1,12 @@
 //! Each verb, live.
 
 use super::support::{door, live, map};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::ClusterRole};
 use serde_json::json;
 use steersman::{
-    cache::Query,
-    client::{Client, Deleting, Error, IgnoreNotFound, Patch},
-    object::{Metadata, ObjectKey},
-    testing::{Env, TestServer},
+    client::{Error, IgnoreNotFound, Patch},
+    object::ObjectKey,
+    testing::Env,
 };
 
 steersman::env_test! {
@@ -38,6 +37,21 @@ steersman::env_test! {
         assert!(client.delete::<ConfigMap>(&key).await?);
         assert!(!client.delete::<ConfigMap>(&key).await?, "there is nothing");
         assert!(client.patch::<ConfigMap>(&key, &Patch::Merge(json!({}))).await.ignore_not_found()?.is_none());
+        Ok(())
+    }
+
+    async fn the_server_may_find_a_name(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let mut unnamed = map(&namespace, "colors", "blue");
+        unnamed.metadata.generate_name = unnamed.metadata.name.take();
+        let made = client.create(&unnamed).await?;
+        assert!(made.metadata.name.as_ref().is_some_and(|name| name.len() > 6 && name.starts_with("colors")));
+        assert!(client.update(&unnamed).await.is_err_and(|error| error.to_string().contains("has no name")));
+        assert!(client.get::<ClusterRole>(&ObjectKey::cluster_scoped("a:b? c#ö")).await?.is_none(), "a strange name");
+        for other in ["a/status", "..", "%2e%2e"] {
+            let error = client.get::<ConfigMap>(&ObjectKey::new(&namespace, other)).await.expect_err("another path");
+            assert!(matches!(error, Error::BadName { .. }), "{error}");
+        }
         Ok(())
     }
 

@@ -1,0 +1,171 @@
+//! Reads from the cache.
+
+use super::support::{Running, live, map, of};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube_core::GroupVersionKind;
+use std::{sync::Arc, time::Duration};
+use steersman::{
+    cache::{Cache, CacheError, CacheOptions, InformerState, Query, Select},
+    client::{Client, Error},
+    object::{Metadata, ObjectKey},
+    testing::{Embedded, Env, TestServer},
+};
+use tokio::time::Instant;
+
+steersman::env_test! {
+    async fn what_is_declared_is_read_from_memory_and_what_is_not_is_an_error(env: Env) -> anyhow::Result<()> {
+        let (live, namespace) = live(&env).await?;
+        let key = ObjectKey::new(&namespace, "colors");
+        let made = live.create(&map(&namespace, "colors", "blue")).await?;
+        let cache = Running::new(&env, of(&[&namespace]))?;
+        let client = live.with_cache(cache.cache.clone());
+        let error = client.get::<ConfigMap>(&key).await.expect_err("nobody has declared it");
+        assert_eq!(
+            error.to_string(),
+            "v1 ConfigMap is not cached: declare it with `cache.informer()`, watch it, or read it with `client.live()`",
+        );
+        assert!(matches!(error, Error::Cache(CacheError::NotCached { .. })));
+        assert!(client.live().get::<ConfigMap>(&key).await?.is_some());
+
+        let maps = cache.cache.informer::<ConfigMap>()?;
+        maps.await_synced().await?;
+        let read = client.get::<ConfigMap>(&key).await?.expect("it was made");
+        assert!(Arc::ptr_eq(&read, &maps.get(&key)?.expect("it was made")), "it is shared");
+        assert_eq!(read.metadata.uid, made.metadata.uid);
+        let query = Query::default().labels("app=colors")?;
+        assert!(Arc::ptr_eq(&client.list(&query).await?[0], &read));
+        let index = maps.index(|map: &ConfigMap| map.metadata.name.iter().cloned().collect());
+        assert_eq!(client.list(&Query::default().index(&index, "colors".to_owned())).await?.len(), 1);
+        assert_eq!(client.namespace(&namespace).get::<ConfigMap>(&ObjectKey::new("", "colors")).await?, Some(read));
+        assert!(client.get::<Metadata<ConfigMap>>(&key).await?.is_some(), "metadata of what is there");
+        let dynamic = client.dynamic(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+        let error = dynamic.get(&key).await.expect_err("it is kept typed").to_string();
+        assert!(error.contains(".compact()"), "{error}");
+        assert!(dynamic.get_metadata(&key).await?.is_some());
+
+        for outside in [
+            client.get::<ConfigMap>(&ObjectKey::new("default", "colors")).await.map(drop),
+            client.list::<ConfigMap>(&Query::default().namespace(Some("default"))).await.map(drop),
+            client.namespace("default").list::<ConfigMap>(&Query::default()).await.map(drop),
+        ] {
+            assert!(matches!(outside, Err(Error::Cache(CacheError::NotKept { .. }))), "{outside:?}: not that there is none");
+        }
+        cache.stop().await
+    }
+
+    async fn one_compact_kind_is_read_as_everything(env: Env) -> anyhow::Result<()> {
+        let (live, namespace) = live(&env).await?;
+        live.create(&map(&namespace, "colors", "blue")).await?;
+        let cache = Running::new(&env, of(&[&namespace]))?;
+        let _maps = cache.cache.informer_of(Select::<ConfigMap>::new().compact())?;
+        let _namespaces = cache.cache.informer::<Namespace>()?;
+        cache.cache.await_synced().await?;
+        let (client, key) = (live.with_cache(cache.cache.clone()), ObjectKey::new(&namespace, "colors"));
+        let dynamic = client.dynamic(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+        assert!(client.get::<ConfigMap>(&key).await?.is_some());
+        assert!(client.get::<Metadata<ConfigMap>>(&key).await?.is_some());
+        assert_eq!(dynamic.get(&key).await?.expect("it was made").data["data"]["door"], "blue");
+        assert_eq!(dynamic.list(&Query::default().labels("app=colors")?).await?.len(), 1);
+        let own = client.namespace(&namespace);
+        let own = own.dynamic(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+        assert!(own.get_metadata(&ObjectKey::cluster_scoped("colors")).await?.is_some());
+        assert_eq!(own.list_metadata(&Query::default().labels("app=colors")?).await?.len(), 1);
+        let namespaces = client.namespace(&namespace).list(&Query::<Namespace>::default()).await?;
+        assert!(namespaces.len() > 1, "a kind without namespaces is kept whole");
+        cache.stop().await
+    }
+
+    async fn a_read_may_declare_its_kind_if_the_cache_allows_it(env: Env) -> anyhow::Result<()> {
+        let (live, namespace) = live(&env).await?;
+        let made = live.create(&map(&namespace, "colors", "blue")).await?;
+        let options = CacheOptions { allow_lazy: true, idle: Duration::ZERO, ..of(&[&namespace]) };
+        let cache = Running::new(&env, options)?;
+        let client = live.with_cache(cache.cache.clone());
+        let key = ObjectKey::of(&made);
+        let all = Query::<ConfigMap>::default();
+        let (one, other) = tokio::join!(client.get::<ConfigMap>(&key), client.list(&all));
+        let (one, other) = (one?.expect("it was made"), other?);
+        assert!(other.iter().any(|map| Arc::ptr_eq(map, &one)), "one informer serves both");
+        assert_eq!(cache.cache.informers().len(), 1);
+        let outside = client.get::<ConfigMap>(&ObjectKey::new("default", "colors")).await;
+        assert!(matches!(outside, Err(Error::Cache(CacheError::NotKept { .. }))));
+        cache.stop().await
+    }
+}
+
+fn embedded(options: CacheOptions) -> anyhow::Result<(Embedded, Cache, Client)> {
+    let server = Embedded::start()?;
+    let cache = Cache::new(server.client()?, options)?;
+    let client = Client::new(server.client()?)?.with_cache(cache.clone());
+    Ok((server, cache, client))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_read_has_declared_stays_and_costs_one_watch() -> anyhow::Result<()> {
+    let (server, cache, client) = embedded(CacheOptions { allow_lazy: true, ..CacheOptions::default() })?;
+    let idle = client.get::<Secret>(&ObjectKey::new("default", "key")).await.expect_err("the cache does not run");
+    assert!(idle.to_string().contains("run_until") && server.server().journal().count("* *") == 0, "{idle}");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(cache.clone().run_until(async { drop(stopped.await) }));
+    for _ in 0..3 {
+        assert!(client.get::<Secret>(&ObjectKey::new("default", "key")).await?.is_none());
+        tokio::time::sleep(Duration::from_hours(1)).await;
+    }
+    assert_eq!(
+        cache.informers().iter().map(|(_, state, _)| state.clone()).collect::<Vec<_>>(),
+        [InformerState::Synced]
+    );
+    assert_eq!(server.server().journal().count("get secrets"), 0);
+    drop(stop);
+    running.await??;
+    let error = client.get::<ConfigMap>(&ObjectKey::new("default", "colors")).await;
+    assert!(matches!(error, Err(Error::Cache(CacheError::Ended))), "{error:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_of_what_is_not_synced_says_why_and_never_hangs() -> anyhow::Result<()> {
+    let (server, cache, client) = embedded(CacheOptions { allow_lazy: true, ..CacheOptions::default() })?;
+    server.server().faults().add("* secrets -> 403".parse()?);
+    server.server().faults().add("* configmaps -> 403".parse()?);
+    let maps = cache.informer::<ConfigMap>()?;
+    let running = tokio::spawn(cache.clone().run_until(std::future::pending()));
+    let begun = Instant::now();
+    let error = client.get::<Secret>(&ObjectKey::new("default", "key")).await.expect_err("it is forbidden");
+    assert!(
+        matches!(&error, Error::Cache(CacheError::NotSynced { .. })) && error.to_string().contains("forbidden"),
+        "{error}"
+    );
+    assert_eq!(begun.elapsed().as_secs(), 10, "so long, and no longer");
+    let error = client.list(&Query::<ConfigMap>::default()).await.expect_err("it is forbidden");
+    assert!(
+        matches!(&error, Error::Cache(CacheError::NotSynced { .. })) && error.to_string().contains("forbidden"),
+        "{error}"
+    );
+    assert_eq!(begun.elapsed().as_secs(), 10, "what was declared before is not waited for");
+    drop(maps);
+    running.abort();
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_from_memory_ask_the_server_nothing_and_hold_nothing() -> anyhow::Result<()> {
+    let (server, cache, client) = embedded(CacheOptions::default())?;
+    let running = tokio::spawn(cache.clone().run_until(std::future::pending()));
+    let maps = cache.informer::<ConfigMap>()?;
+    maps.await_synced().await?;
+    let before = server.server().journal().count("* *");
+    for _ in 0..10 {
+        client.get::<ConfigMap>(&ObjectKey::new("default", "colors")).await?;
+        client.list(&Query::<ConfigMap>::default()).await?;
+    }
+    assert_eq!(server.server().journal().count("* *"), before);
+    assert!(client.status().get::<ConfigMap>(&ObjectKey::new("default", "colors")).await.is_err(), "parts are live");
+    assert!(server.server().journal().count("* *") > before);
+    drop(maps);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let gone = client.get::<ConfigMap>(&ObjectKey::new("default", "colors")).await;
+    assert!(matches!(gone, Err(Error::Cache(CacheError::NotCached { .. }))), "{gone:?}");
+    running.abort();
+    Ok(())
+}

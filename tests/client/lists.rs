@@ -1,0 +1,103 @@
+//! Lists from the server, and deletions of many.
+
+use super::support::{live, map};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use std::sync::Arc;
+use steersman::{
+    cache::{Cache, CacheOptions, Query},
+    client::{Client, Error},
+    object::{Metadata, ObjectKey},
+    testing::{Embedded, Env, TestServer},
+};
+use steersman_apiserver::Fault;
+
+const LISTS: &str = "list configmaps";
+
+fn names(maps: &[Arc<ConfigMap>]) -> Vec<&str> {
+    maps.iter().filter_map(|map| map.metadata.name.as_deref()).collect()
+}
+
+async fn fill(client: &Client, namespace: &str, names: &[&str]) -> anyhow::Result<()> {
+    for name in names {
+        client.create(&map(namespace, name, "blue")).await?;
+    }
+    Ok(())
+}
+
+steersman::env_test! {
+    async fn a_live_list_is_what_the_query_asks_for(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        fill(&client, &namespace, &["c", "a", "b"]).await?;
+        let query = || Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app in (a,b,c)").expect("labels");
+        let all = client.list(&query().sorted()).await?;
+        assert_eq!(names(&all), ["a", "b", "c"]);
+        assert_eq!(*all[1], *client.get(&ObjectKey::new(&namespace, "b")).await?.expect("it is there"));
+        assert_eq!(names(&client.list(&query().sorted().limit(2)).await?), ["a", "b"]);
+        assert!(client.list(&query().limit(0)).await?.is_empty());
+        assert_eq!(names(&client.list(&query().labels("app=c")?).await?), ["c"]);
+        let everywhere = client.list(&Query::<ConfigMap>::default().labels("app=c")?).await?;
+        assert!(everywhere.iter().any(|map| map.metadata.namespace.as_deref() == Some(&namespace)));
+        let metadata = Query::<Metadata<ConfigMap>>::default().namespace(Some(&namespace)).labels("app=a")?;
+        let metadata = client.list(&metadata).await?;
+        assert_eq!(metadata[0].types.as_ref().map(|types| &*types.kind), Some("ConfigMap"));
+        Ok(())
+    }
+
+    async fn many_are_deleted_as_they_are_selected(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        fill(&client, &namespace, &["a", "b", "c"]).await?;
+        let query = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app in (a,b,c)")?;
+        client.dry_run().delete_collection(&query.clone()).await?;
+        assert_eq!(client.list(&query).await?.len(), 3, "nothing comes of a dry run");
+        client.delete_collection(&query.clone().labels("app!=b,app")?).await?;
+        assert_eq!(names(&client.list(&query).await?), ["b"]);
+
+        let nowhere = client.delete_collection(&Query::<ConfigMap>::default()).await;
+        assert!(matches!(nowhere, Err(Error::NoNamespace { .. })), "{nowhere:?}: not in all of them");
+        let some = client.delete_collection(&query.clone().limit(1)).await;
+        assert!(matches!(some, Err(Error::Unsupported { .. })), "{some:?}: more than that would go");
+        assert_eq!(client.list(&query).await?.len(), 1);
+        client.namespace(&namespace).delete_collection(&Query::<ConfigMap>::default().labels("app")?).await?;
+        assert!(client.list(&query).await?.is_empty());
+        client.delete_collection(&Query::<Node>::default().labels("app=none-of-these")?).await?;
+        Ok(())
+    }
+}
+
+fn embedded() -> anyhow::Result<(Embedded, Client)> {
+    let server = Embedded::start()?;
+    let client = Client::new(server.client()?)?.namespace("default");
+    Ok((server, client))
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_pages_to_its_end() -> anyhow::Result<()> {
+    let (server, client) = embedded()?;
+    let names: Vec<_> = (0..1001).map(|number| format!("map-{number}")).collect();
+    fill(&client, "default", &names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let (journal, query) = (server.server().journal(), Query::<ConfigMap>::default().labels("app")?);
+    assert_eq!(client.list(&query).await?.len(), 1001);
+    assert_eq!(journal.count(LISTS), 3);
+    assert_eq!(client.list(&query.clone().limit(501)).await?.len(), 501);
+    assert_eq!(journal.count(LISTS), 5, "and no further than to the limit");
+
+    let forgotten = server.server().faults().add(Fault::on(LISTS).after(1).status(410).times(1));
+    let list = client.list(&query.sorted()).await?;
+    assert_eq!((forgotten.hits(), journal.count(LISTS)), (1, 8));
+    let keys: Vec<_> = list.iter().map(|map| ObjectKey::of(&**map)).collect();
+    assert!(keys.len() == 1001 && keys.is_sorted_by(|a, b| a < b), "begun anew, each is there once");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_index_is_not_for_the_server() -> anyhow::Result<()> {
+    let (server, client) = embedded()?;
+    let maps = Cache::new(server.client()?, CacheOptions::default())?.informer::<ConfigMap>()?;
+    let index = maps.index(|map: &ConfigMap| map.metadata.name.iter().cloned().collect());
+    let query = Query::default().index(&index, "colors".to_owned());
+    for result in [client.list(&query).await.map(drop), client.delete_collection(&query).await] {
+        assert!(result.expect_err("it cannot").to_string().contains("an index is of a cache"));
+    }
+    assert_eq!(server.server().journal().count("* *"), 0);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Status and other parts of objects; what differs between two objects; metadata alone.
+
+use super::support::{Order, OrderStatus, live, map, order};
+use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale, core::v1::ConfigMap};
+use kube::CustomResourceExt;
+use serde_json::json;
+use steersman::{
+    cache::Query,
+    client::{Client, Error, Patch},
+    object::{Metadata, ObjectKey},
+    testing::{Embedded, Env, TestServer},
+};
+
+steersman::env_test! {
+    async fn the_status_is_written_apart_from_the_rest(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        env.install([Order::crd()]).await?;
+        let key = ObjectKey::new(&namespace, "web");
+        let made = client.create(&order(&namespace, "web", 1)).await?;
+        let mut changed = made.clone();
+        changed.spec.count = 2;
+        changed.status = Some(OrderStatus { done: 1 });
+        let changed = client.status().update(&changed).await?;
+        assert_eq!((changed.spec.count, changed.status.as_ref().map(|status| status.done)), (1, Some(1)));
+        let patch = Patch::Merge(json!({"spec": {"count": 3}, "status": {"done": 2}}));
+        let changed: Order = client.subresource("status").patch(&key, &patch).await?;
+        assert_eq!((changed.spec.count, changed.status.as_ref().map(|status| status.done)), (1, Some(2)));
+        let read = client.status().get::<Order>(&key).await?.expect("it is there");
+        assert_eq!(read.status, changed.status);
+
+        let mut wanted = changed.clone();
+        wanted.spec.count = 4;
+        wanted.status = Some(OrderStatus { done: 3 });
+        let status = client.status().patch_from(&changed, &wanted).await?;
+        assert_eq!((status.spec.count, status.status.as_ref().map(|status| status.done)), (1, Some(3)));
+        let all = client.list(&Query::<Order>::default().namespace(Some(&namespace))).await?;
+        assert_eq!(*all[0], status);
+
+        for refused in [
+            client.status().create(&order(&namespace, "two", 1)).await.map(drop),
+            client.status().delete::<Order>(&key).await.map(drop),
+            client.status().list(&Query::<Order>::default()).await.map(drop),
+        ] {
+            assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+        }
+        let error = client.subresource("colour").get::<ConfigMap>(&key).await.expect_err("there is no such part");
+        assert!(matches!(error, Error::NoSuchKind(_)) && error.to_string().contains("ConfigMap/colour"), "{error}");
+        assert!(client.status().get::<Order>(&ObjectKey::new(&namespace, "two")).await?.is_none());
+        Ok(())
+    }
+
+    async fn a_part_that_is_a_kind_of_its_own_is_read_and_written_as_that(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let web: Deployment = serde_json::from_value(json!({"metadata": {"name": "web", "namespace": namespace}, "spec": {
+            "replicas": 0, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]}},
+        }}))?;
+        client.create(&web).await?;
+        let key = ObjectKey::new(&namespace, "web");
+        let scale = client.subresource_of::<Deployment>(&key, "scale");
+        let mut wanted = scale.get::<Scale>().await?.expect("it is there");
+        wanted.spec.get_or_insert_default().replicas = Some(2);
+        assert_eq!(scale.update(&wanted).await?.spec.and_then(|spec| spec.replicas), Some(2));
+        let dynamic = client.dynamic(&k8s_gvk());
+        let patched: Scale = dynamic.subresource_of(&key, "scale").patch(&Patch::Merge(json!({"spec": {"replicas": 0}}))).await?;
+        assert_eq!(patched.spec.and_then(|spec| spec.replicas).unwrap_or_default(), 0);
+        let none = client.subresource_of::<Deployment>(&ObjectKey::new(&namespace, "none"), "scale");
+        assert!(none.get::<Scale>().await?.is_none());
+        Ok(())
+    }
+
+    async fn what_differs_is_sent_and_nothing_else(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        env.install([Order::crd()]).await?;
+        const LARGE: i64 = 9_007_199_254_740_993; // 2^53 + 1: no double
+        let base = client.create(&order(&namespace, "web", 1)).await?;
+        let mut changed = base.clone();
+        changed.spec.count = LARGE;
+        changed.spec.note = None;
+        changed.metadata.labels = Some([("app".into(), "web".into())].into());
+        let now = client.patch_from(&base, &changed).await?;
+        assert_eq!((now.spec.count, &now.spec.note), (LARGE, &None));
+        assert_eq!(now.metadata.labels, changed.metadata.labels);
+        assert_ne!(now.metadata.resource_version, base.metadata.resource_version);
+        assert!(client.patch_from(&base, &changed).await.expect_err("it has changed").is_conflict());
+        let same = client.patch_from(&now, &now).await?;
+        assert_eq!(same, now);
+        let unread = client.patch_from(&order(&namespace, "web", 1), &now).await;
+        assert!(matches!(unread, Err(Error::NoResourceVersion { .. })), "{unread:?}");
+        Ok(())
+    }
+
+    async fn metadata_alone_is_read_and_patched_but_never_written(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let key = ObjectKey::new(&namespace, "colors");
+        client.create(&map(&namespace, "colors", "blue")).await?;
+        let read = client.get::<Metadata<ConfigMap>>(&key).await?.expect("it was made");
+        assert_eq!(read.types.as_ref().map(|types| &*types.kind), Some("ConfigMap"));
+        for refused in [client.create(&*read).await, client.update(&*read).await] {
+            let error = refused.expect_err("the rest would be gone");
+            assert!(error.to_string().contains("did you mean to patch?"), "{error}");
+        }
+        let mut changed = (*read).clone();
+        changed.metadata.labels.get_or_insert_default().insert("tier".into(), "front".into());
+        let patched = client.patch_from(&*read, &changed).await?;
+        assert_eq!(patched.metadata.labels, changed.metadata.labels);
+        let label = Patch::Merge(json!({"metadata": {"labels": {"tier": null}}}));
+        let patched: Metadata<ConfigMap> = client.patch(&key, &label).await?;
+        assert_eq!(patched.types.as_ref().map(|types| &*types.api_version), Some("v1"));
+        let whole = client.get::<ConfigMap>(&key).await?.expect("it is there");
+        assert!(whole.data.is_some() && whole.metadata.labels.as_ref().is_some_and(|labels| !labels.contains_key("tier")));
+        assert!(client.delete::<Metadata<ConfigMap>>(&key).await?);
+        Ok(())
+    }
+}
+
+fn k8s_gvk() -> kube_core::GroupVersionKind {
+    kube_core::GroupVersionKind::gvk("apps", "v1", "Deployment")
+}
+
+#[tokio::test]
+async fn where_nothing_differs_nothing_is_sent() -> anyhow::Result<()> {
+    let server = Embedded::start()?;
+    let client = Client::new(server.client()?)?;
+    let base = client.create(&map("default", "colors", "blue")).await?;
+    let mut changed = base.clone();
+    changed.metadata.resource_version = None;
+    changed.metadata.managed_fields = None;
+    client.patch_from(&base, &changed).await?;
+    changed.data = None;
+    client.status().patch_from(&base, &changed).await?;
+    assert_eq!(server.server().journal().count("PATCH *"), 0);
+    Ok(())
+}
