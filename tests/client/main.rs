@@ -2,9 +2,11 @@
 
 mod cached;
 mod dynamic;
+mod held;
 mod intercept;
 mod lists;
 mod modifiers;
+mod own_writes;
 mod parts;
 mod support;
 mod verbs;

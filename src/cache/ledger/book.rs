@@ -52,15 +52,16 @@ impl Ledger {
         self.0.lock().wrote(writer.clone(), key, revision, inside, Instant::now());
     }
 
-    /// One of many that one request has deleted or marked.
-    pub(crate) fn collected(
+    /// A write that was no delete of this object has deleted it; or, if that is enough, has marked it.
+    pub(crate) fn removed(
         &self,
         writer: &Writer,
         key: &ObjectKey,
         uid: &str,
+        or_deleting: bool,
         fates: &dyn Fn(&ObjectKey, &str) -> Fate,
     ) {
-        self.0.lock().collected(writer.clone(), key, uid, fates, Instant::now());
+        self.0.lock().removed(writer.clone(), key, uid, or_deleting, fates, Instant::now());
     }
 
     /// Before a delete is sent.

@@ -7,6 +7,7 @@
 //!   versions in order, and bookmarks count. Of several namespaces, each with a watch of its own, the one of the object counts;
 //! * a delete is shown once the informer was told that the object with this uid is gone: its answer has no resource version. So that this is
 //!   never missed, a delete is announced before it is sent, and what is told meanwhile is kept;
+//! * a write that takes the last finalizer off a marked object deletes it too;
 //! * deletes of a collection are shown once each object is gone, or marked.
 //!
 //! Writes never wait. A read waits for the entries that are there when it begins and concern it, never for later ones. What is shown is forgotten at once.

@@ -13,7 +13,7 @@ use crate::{
     object::{Meta, ObjectKey},
 };
 use kube_core::{GroupVersionKind, ObjectMeta};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
@@ -39,6 +39,21 @@ struct AnsweredMeta {
     uid: Option<String>,
     resource_version: Option<String>,
     labels: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<IgnoredAny>,
+    deletion_grace_period_seconds: Option<i64>,
+    finalizers: Option<Vec<IgnoredAny>>,
+}
+
+impl AnsweredMeta {
+    fn is_marked(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// Marked, and nothing holds it: the write that took the last finalizer off has deleted it, whatever version the answer names.
+    fn has_ended(&self) -> bool {
+        let finalizers = self.finalizers.as_ref().map_or(0, Vec::len);
+        self.is_marked() && finalizers == 0 && self.deletion_grace_period_seconds == Some(0)
+    }
 }
 
 #[derive(Deserialize)]
@@ -51,6 +66,9 @@ struct Written<'a> {
     key: ObjectKey,
     revision: u64,
     uid: Option<String>,
+    /// That it is being deleted, and that it is deleted.
+    is_marked: bool,
+    has_ended: bool,
     /// Its labels are in it; not in a part of an object.
     labels: Option<ObjectMeta>,
     /// The object, if that is whole.
@@ -66,6 +84,8 @@ impl<'a> Written<'a> {
         let is_whole = answer.kind.is_empty() || answer.kind == kind.kind;
         let has_labels = is_whole || answer.kind == "PartialObjectMetadata";
         Some(Self {
+            is_marked: meta.is_marked(),
+            has_ended: meta.has_ended(),
             key: ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), &meta.name?),
             revision: meta.resource_version?.parse().ok()?,
             uid: meta.uid,
@@ -102,6 +122,9 @@ impl Declared {
     fn wrote(&self, writer: &Writer, written: &Written<'_>) {
         let inside = self.scope.selects(&self.gvk, written) || self.core.get(&written.key).is_some();
         self.core.ledger().wrote(writer, &written.key, written.revision, inside);
+        if let Some(uid) = written.uid.as_deref().filter(|_| written.has_ended) {
+            self.core.ledger().removed(writer, &written.key, uid, false, &fates(&*self.core));
+        }
     }
 }
 
@@ -140,7 +163,7 @@ impl Cache {
         for written in items.into_iter().filter_map(|item| Written::of(kind, item.get().as_bytes())) {
             let Some(uid) = written.uid.as_deref() else { continue };
             for informer in &informers {
-                informer.core.ledger().collected(&writer, &written.key, uid, &fates(&*informer.core));
+                informer.core.ledger().removed(&writer, &written.key, uid, true, &fates(&*informer.core));
             }
         }
     }
@@ -193,19 +216,21 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// With the object, if it was only marked, or is of a kind that is answered with; else with its uid.
+    /// With the object if it was only marked, else with its uid; of some kinds with the object all the same.
     pub(crate) fn answered(self, client: &Token, answer: &[u8]) {
         if self.informers.is_empty() {
             return;
         }
         let writer = Writer::of(client);
-        if let Some(written) = Written::of(&self.kind, answer) {
-            self.informers.iter().for_each(|(informer, ..)| informer.wrote(&writer, &written));
-            return;
-        }
-        let Ok(Answer { details: Some(Details { uid: Some(uid) }), .. }) = serde_json::from_slice(answer) else {
-            return;
+        let uid = match Written::of(&self.kind, answer) {
+            Some(written) if written.is_marked && !written.has_ended => {
+                self.informers.iter().for_each(|(informer, ..)| informer.wrote(&writer, &written));
+                return;
+            }
+            Some(written) => written.uid,
+            None => serde_json::from_slice::<Answer<'_>>(answer).ok().and_then(|answer| answer.details?.uid),
         };
+        let Some(uid) = uid else { return };
         for (informer, announced, known) in self.informers {
             let known = known || informer.core.get(&self.key).is_some();
             announced.deleted(&writer, &uid, known, &fates(&*informer.core));

@@ -238,18 +238,32 @@ impl State {
         }
     }
 
-    /// One of many that were deleted, or marked, by one request.
-    pub(super) fn collected(&mut self, writer: Writer, key: &ObjectKey, uid: &str, fates: Fates<'_>, now: Instant) {
+    /// A write that was not announced has deleted an object, or, if that is enough, marked it: as one of many, or with its last finalizer.
+    pub(super) fn removed(
+        &mut self,
+        writer: Writer,
+        key: &ObjectKey,
+        uid: &str,
+        or_deleting: bool,
+        fates: Fates<'_>,
+        now: Instant,
+    ) {
         if !self.parts.contains_key(self.part_of(key)) {
             return;
         }
         self.stats.writes += 1;
-        let (fate, after) = (fates(key, uid), self.expected(key));
-        if fate == Fate::There || fate == Fate::Gone && after.is_some() {
-            let (uid, after) = (uid.to_owned(), after.unwrap_or_default());
-            self.insert(key, Wants::Gone { uid, or_deleting: true, after }, writer, now);
-        } else {
+        let after = self.expected(key);
+        let is_shown = match fates(key, uid) {
+            Fate::There => false,
+            Fate::Deleting => or_deleting,
+            // Or it has not come yet, and that much is known.
+            Fate::Gone => after.is_none(),
+        };
+        if is_shown {
             self.stats.last_lag = Duration::ZERO;
+        } else {
+            let (uid, after) = (uid.to_owned(), after.unwrap_or_default());
+            self.insert(key, Wants::Gone { uid, or_deleting, after }, writer, now);
         }
     }
 

@@ -125,12 +125,18 @@ fn objects_of_a_collection_are_shown_gone_or_marked() {
     let writer = Writer::of(&scene.client);
     let there = |_: &ObjectKey, _: &str| Fate::There;
     for name in ["x", "y"] {
-        scene.ledger.collected(&writer, &key(name), name, &there);
+        scene.ledger.removed(&writer, &key(name), name, true, &there);
     }
-    scene.ledger.collected(&writer, &key("unknown"), "z", &|_, _| Fate::Gone);
+    scene.ledger.removed(&writer, &key("unknown"), "z", true, &|_, _| Fate::Gone);
     scene.ledger.told(None, 1, &Told::Deleting(&key("x"), "x"));
     assert!(!scene.waits(Wanted::Key(&key("x"))) && scene.waits(Wanted::Key(&key("y"))));
     scene.ledger.told(None, 2, &Told::All(&|_, _| Fate::Deleting));
+    assert!(!scene.waits(Wanted::All));
+
+    scene.ledger.removed(&writer, &key("x"), "x", false, &|_, _| Fate::Deleting);
+    scene.ledger.told(None, 3, &Told::All(&|_, _| Fate::Deleting));
+    assert!(scene.waits(Wanted::All), "without its last finalizer it is gone, not marked");
+    scene.ledger.told(None, 4, &Told::All(&|_, _| Fate::Gone));
     assert!(!scene.waits(Wanted::All));
 }
 

@@ -204,7 +204,7 @@ impl World {
                             let expected = |other: &Done| !other.gone && other.key == done.key && !self.shows(other);
                             let known = self.store.get(&done.key).is_some_and(|there| there.uid == uid)
                                 || self.done.iter().any(expected);
-                            self.scene.ledger.collected(&writer, &done.key, &uid.to_string(), &fates);
+                            self.scene.ledger.removed(&writer, &done.key, &uid.to_string(), true, &fates);
                             // Marked or gone is all that is waited for.
                             self.done.extend(known.then_some(Done { gone: true, ..done }));
                         }
