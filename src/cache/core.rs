@@ -88,7 +88,9 @@ impl<P: Payload> Core<P> {
     pub(crate) fn parts(self: &Arc<Self>, namespaces: impl IntoIterator<Item = Option<String>>) -> Vec<Part<P>> {
         let part = |(number, namespace)| Part { core: self.clone(), number, namespace };
         let parts: Vec<_> = namespaces.into_iter().enumerate().map(part).collect();
-        parts.iter().for_each(|part| self.ledger.join(part.namespace.as_deref()));
+        for part in &parts {
+            self.ledger.join(part.namespace.as_deref());
+        }
         let begin = || State { revision: None, condition: Condition::Starting };
         *self.parts.lock() = parts.iter().map(|_| begin()).collect();
         parts

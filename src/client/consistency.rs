@@ -134,3 +134,50 @@ impl OwnWrite<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::CacheOptions;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+    use std::future::pending;
+    use steersman_apiserver::{ApiServer, Fault, Options};
+    use tokio::time::Instant;
+
+    fn map(name: &str) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"namespace": "default", "name": name}})).expect("a config map")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_reconcile_reads_do_not_wait_and_what_it_wrote_can_be_waited_for() {
+        let server = ApiServer::new(Options::default()).expect("a server without data starts");
+        // The first watch tells that there is nothing, and breaks; the next one takes a while.
+        server.faults().add(Fault::on("watch configmaps").drop_watch_after(1).times(1));
+        server.faults().add(Fault::on("watch configmaps").delay(Duration::from_secs(3)));
+        let kube = kube_client::Client::new(server.service(), "default");
+        let cache = Cache::new(kube.clone(), CacheOptions::default()).expect("a cache");
+        let running = tokio::spawn(cache.clone().run_until(pending()));
+        let maps = cache.informer::<ConfigMap>().expect("it is new");
+        maps.await_synced().await.expect("it syncs");
+
+        let client = Client::new(kube).expect("a client").with_cache(cache.clone());
+        let (one, other) = (Token::default(), Token::default());
+        let reconcile = async {
+            let key = ObjectKey::of(&client.create(&map("a")).await.expect("it is new"));
+            let begun = Instant::now();
+            assert_eq!(client.get::<ConfigMap>(&key).await.expect("a read"), None, "the controller will hold it back");
+            assert_eq!(begun.elapsed(), Duration::ZERO);
+            key
+        };
+        let key = one.clone().scope(reconcile).await;
+        assert!(!cache.is_caught_up(&one) && !cache.is_caught_up(&client.0.family.token));
+        assert!(cache.is_caught_up(&other));
+        other.scope(client.caught_up()).await.expect("it has written nothing");
+        assert!(!cache.is_caught_up(&one), "and so has not waited");
+        one.clone().scope(client.caught_up()).await.expect("the watch comes back");
+        assert!(cache.is_caught_up(&one));
+        assert!(maps.get(&key).expect("it is synced").is_some());
+        running.abort();
+    }
+}

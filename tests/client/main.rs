@@ -5,6 +5,7 @@ mod dynamic;
 mod held;
 mod intercept;
 mod lists;
+mod matrix;
 mod modifiers;
 mod own_writes;
 mod parts;

@@ -10,11 +10,11 @@ mod state;
 #[path = "../../../tests/model/sync.rs"]
 mod sync;
 
-use super::{Token, Writer};
+use super::{OwnWrites, Token, Writer};
 use crate::object::ObjectKey;
 use book::Ledger;
 use shuttle::{future, thread};
-use state::{Fate, OwnWrites, Told, Wanted};
+use state::{Fate, Told, Wanted};
 use std::{
     pin::pin,
     sync::Arc,
@@ -145,12 +145,12 @@ fn soak_an_informer_that_ends_or_a_server_set_back_lets_readers_go() {
         let world = World::new();
         world.put("u", 5);
         world.wrote(9);
-        let reader = world.spawn(|world| drop(world.read()));
+        let reader = world.spawn(|world| _ = world.read());
         let informer = world.spawn(|world| world.list(2, None));
         join([reader, informer]);
         assert!(world.is_empty());
         world.wrote(9);
-        let reader = world.spawn(|world| drop(world.read()));
+        let reader = world.spawn(|world| _ = world.read());
         world.ledger.end();
         join([reader]);
         assert!(world.is_empty());

@@ -138,7 +138,9 @@ impl Cache {
         }
         let Some(written) = Written::of(kind, answer) else { return };
         let writer = Writer::of(client);
-        informers.iter().for_each(|informer| informer.wrote(&writer, &written));
+        for informer in informers {
+            informer.wrote(&writer, &written);
+        }
     }
 
     /// Before a delete is sent.
@@ -224,7 +226,9 @@ impl Announced {
         let writer = Writer::of(client);
         let uid = match Written::of(&self.kind, answer) {
             Some(written) if written.is_marked && !written.has_ended => {
-                self.informers.iter().for_each(|(informer, ..)| informer.wrote(&writer, &written));
+                for (informer, ..) in &self.informers {
+                    informer.wrote(&writer, &written);
+                }
                 return;
             }
             Some(written) => written.uid,

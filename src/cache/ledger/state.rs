@@ -3,10 +3,9 @@
 //! What holds: an entry is here exactly as long as the informer does not show its write; a waiter counts the entries it waits for, and is woken when
 //! there are none left. Wakers are handed out, to be called without the lock.
 
-use super::{Token, Writer, sync::Instant};
+use super::{OwnWrites, Token, Writer, sync::Instant};
 use crate::object::ObjectKey;
 use hashbrown::HashMap;
-use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -15,24 +14,6 @@ use std::{
 };
 
 pub(super) type Id = u64;
-
-/// How an informer keeps up with what is written through the clients that read from it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct OwnWrites {
-    /// Writes it has not shown yet.
-    pub pending: usize,
-    /// Writes it had to show so far.
-    pub writes: u64,
-    /// Reads that had to wait for some.
-    pub waits: u64,
-    /// Those that waited in vain.
-    pub timeouts: u64,
-    /// From the answer until it was shown: of the write shown last. Zero if the informer was faster than the answer.
-    pub last_lag: Duration,
-    /// The longest so far.
-    pub longest_lag: Duration,
-}
 
 #[derive(Default)]
 pub(super) struct State {

@@ -29,7 +29,9 @@ struct Scene {
 impl Scene {
     fn new(parts: &[Option<&str>]) -> Self {
         let ledger = Arc::new(Ledger::default());
-        parts.iter().for_each(|part| ledger.join(*part));
+        for part in parts {
+            ledger.join(*part);
+        }
         Self { ledger, client: Token::default() }
     }
 

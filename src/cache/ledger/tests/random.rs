@@ -298,7 +298,7 @@ fn fate(store: &Objects, key: &ObjectKey, uid: &str) -> Fate {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn a_read_is_served_exactly_when_it_shows_what_was_written_before(steps in steps()) {
         let mut world = World::new();
