@@ -1,3 +1,5 @@
+//! What a write that may be needless has come to.
+
 /// What was done to make an object as it is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

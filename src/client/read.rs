@@ -4,8 +4,7 @@
 
 use super::{
     Client, Discovered, Error, Result, Verb,
-    wire::{Asking, Page, decode, segment},
-    write::unread,
+    wire::{Asking, Page, decode, segment, unread},
 };
 use crate::{
     cache::{Asked, Cache, Informer, Query, Select},

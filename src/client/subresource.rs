@@ -3,8 +3,7 @@
 use super::{
     Client, Discovered, Patch, Result, Verb,
     read::statically,
-    wire::Asking,
-    write::{encode, unread},
+    wire::{Asking, encode, unread},
 };
 use crate::object::{ObjectKey, StaticKind};
 use http::Method;

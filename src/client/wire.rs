@@ -7,7 +7,7 @@ use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use kube_client::client::Body;
 use kube_core::{Status, TypeMeta, response::StatusDetails};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{fmt::Write, sync::Arc};
 
@@ -118,6 +118,20 @@ pub(super) fn decode<K: KubeObject>(kind: &Discovered, key: &ObjectKey, json: &[
     Ok(decoded.map_err(mismatch)??)
 }
 
+pub(super) fn encode(kind: &Discovered, key: &ObjectKey, body: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(body).map_err(unsent(kind, key))
+}
+
+/// Of a request.
+pub(super) fn unsent(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> Error {
+    move |error| Error::Encode { kind: kind.resource.kind.clone(), key: key.clone(), error }
+}
+
+/// Of an answer.
+pub(super) fn unread(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> DecodeError {
+    move |error| DecodeError::Mismatch { kind: kind.resource.kind.clone(), key: key.clone(), error }
+}
+
 /// A name as a part of a path, where `system:node` stays readable.
 pub(super) fn segment(name: &str) -> String {
     name.bytes().fold(String::with_capacity(name.len()), |mut segment, byte| {
@@ -128,4 +142,42 @@ pub(super) fn segment(name: &str) -> String {
         }
         segment
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn refused(code: u16, retry_after: Option<&str>, body: &'static str) -> Error {
+        let mut response = Response::builder().status(code);
+        if let Some(seconds) = retry_after {
+            response = response.header(header::RETRY_AFTER, seconds);
+        }
+        refusal(&response.body(Bytes::from_static(body.as_bytes())).expect("a response")).into()
+    }
+
+    #[test]
+    fn a_refusal_is_in_the_servers_words_or_in_those_of_what_answered_instead() {
+        let error = refused(403, None, r#"{"kind":"Status","message":"secrets is forbidden","reason":"Forbidden"}"#);
+        assert_eq!(error.to_string(), "secrets is forbidden");
+        assert_eq!(error.status().map(|status| status.code), Some(403));
+        let proxy = refused(502, None, "<html>bad gateway</html>\n");
+        assert_eq!(proxy.to_string(), "HTTP 502 <html>bad gateway</html>");
+    }
+
+    #[test]
+    fn a_server_may_say_how_long_to_wait_in_either_place() {
+        let after = |error: Error| error.retry_after().map(|after| after.as_secs());
+        assert_eq!(after(refused(429, Some("5"), "a proxy")), Some(5));
+        assert_eq!(after(refused(429, None, r#"{"message":"slow down","details":{"retryAfterSeconds":3}}"#)), Some(3));
+        assert_eq!(after(refused(429, Some("Wed, 21 Oct 2026 07:28:00 GMT"), "{}")), None);
+        assert_eq!(refused(503, Some("1"), "{}").retry_after(), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_name_is_one_part_of_a_path() {
+        assert_eq!(segment("system:node-1.example"), "system:node-1.example");
+        assert_eq!(segment("a?b #ö"), "a%3Fb%20%23%C3%B6");
+    }
 }

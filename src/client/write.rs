@@ -4,11 +4,11 @@ use super::{
     Client, Discovered, Error, Patch, Result, Verb,
     diff::diff,
     read::statically,
-    wire::{Asking, decode, segment},
+    wire::{Asking, decode, encode, segment, unsent},
 };
 use crate::{
     cache::Query,
-    object::{DecodeError, KubeObject, ObjectKey, StaticKind},
+    object::{KubeObject, ObjectKey, StaticKind},
 };
 use bytes::Bytes;
 use http::Method;
@@ -176,7 +176,7 @@ impl Client {
         decode(kind, key, &answer).map(Arc::unwrap_or_clone)
     }
 
-    /// What every write goes through: once here, when the server has done it, and before anybody knows.
+    /// What every write goes through, and its answer: when this returns one, the server has done it.
     pub(super) async fn done(&self, verb: Verb, kind: &Discovered, key: &ObjectKey, asking: Asking) -> Result<Bytes> {
         self.intercept(verb, || kind.gvk(), key).await?;
         let own = self.own_write(verb, kind, key);
@@ -184,17 +184,4 @@ impl Client {
         own.answered(&answer);
         Ok(answer)
     }
-}
-
-pub(super) fn encode(kind: &Discovered, key: &ObjectKey, body: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(body).map_err(unsent(kind, key))
-}
-
-fn unsent(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> Error {
-    move |error| Error::Encode { kind: kind.resource.kind.clone(), key: key.clone(), error }
-}
-
-/// Of an answer.
-pub(super) fn unread(kind: &Discovered, key: &ObjectKey) -> impl FnOnce(serde_json::Error) -> DecodeError {
-    move |error| DecodeError::Mismatch { kind: kind.resource.kind.clone(), key: key.clone(), error }
 }

@@ -1,6 +1,7 @@
 //! The client as its users have it, on both servers.
 
 mod cached;
+mod connection;
 mod dynamic;
 mod held;
 mod intercept;

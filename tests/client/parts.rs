@@ -7,9 +7,12 @@ use serde_json::json;
 use steersman::{
     cache::Query,
     client::{Client, Error, Patch},
-    object::{Metadata, ObjectKey},
+    object::{Metadata, ObjectKey, StaticKind},
     testing::{Embedded, Env, TestServer},
 };
+
+/// 2^53 + 1: no double.
+const LARGE: i64 = 9_007_199_254_740_993;
 
 steersman::env_test! {
     async fn the_status_is_written_apart_from_the_rest(env: Env) -> anyhow::Result<()> {
@@ -61,7 +64,7 @@ steersman::env_test! {
         let mut wanted = scale.get::<Scale>().await?.expect("it is there");
         wanted.spec.get_or_insert_default().replicas = Some(2);
         assert_eq!(scale.update(&wanted).await?.spec.and_then(|spec| spec.replicas), Some(2));
-        let dynamic = client.dynamic(&k8s_gvk());
+        let dynamic = client.dynamic(&Deployment::static_gvk());
         let patched: Scale = dynamic.subresource_of(&key, "scale").patch(&Patch::Merge(json!({"spec": {"replicas": 0}}))).await?;
         assert_eq!(patched.spec.and_then(|spec| spec.replicas).unwrap_or_default(), 0);
         let none = client.subresource_of::<Deployment>(&ObjectKey::new(&namespace, "none"), "scale");
@@ -72,7 +75,6 @@ steersman::env_test! {
     async fn what_differs_is_sent_and_nothing_else(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         env.install([Order::crd()]).await?;
-        const LARGE: i64 = 9_007_199_254_740_993; // 2^53 + 1: no double
         let base = client.create(&order(&namespace, "web", 1)).await?;
         let mut changed = base.clone();
         changed.spec.count = LARGE;
@@ -112,10 +114,6 @@ steersman::env_test! {
         assert!(client.delete::<Metadata<ConfigMap>>(&key).await?);
         Ok(())
     }
-}
-
-fn k8s_gvk() -> kube_core::GroupVersionKind {
-    kube_core::GroupVersionKind::gvk("apps", "v1", "Deployment")
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use steersman::{
     client::{Error, IgnoreNotFound, Patch},
     object::ObjectKey,
-    testing::Env,
+    testing::{Env, TestServer},
 };
 
 steersman::env_test! {
@@ -33,6 +33,11 @@ steersman::env_test! {
         assert_eq!(door(&patched), Some("green"));
         let operations = json!([{"op": "test", "path": "/data/door", "value": "green"}, {"op": "remove", "path": "/data/door"}]);
         assert_eq!(door(&client.patch::<ConfigMap>(&key, &Patch::Json(operations)).await?), None);
+
+        if env.name() == "real" {
+            let strategic = Patch::Strategic(json!({"metadata": {"finalizers": null}, "data": {"door": "white"}}));
+            assert_eq!(door(&client.patch::<ConfigMap>(&key, &strategic).await?), Some("white"));
+        }
 
         assert!(client.delete::<ConfigMap>(&key).await?);
         assert!(!client.delete::<ConfigMap>(&key).await?, "there is nothing");
