@@ -10,6 +10,7 @@
 
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
+    ledger::{Fate, Ledger, Told},
     life::first,
     parts::Parts,
     reflect::{Failure, Sink},
@@ -48,6 +49,8 @@ pub(crate) enum Condition {
 pub(crate) struct Core<P> {
     pub(crate) store: Store<P>,
     fan: Fan<P>,
+    /// Told of every change once the store shows it.
+    pub(crate) ledger: Arc<Ledger>,
     decoder: Decoder,
     /// How each part is. Held while the store changes, so that revisions are published in order.
     parts: Mutex<Parts>,
@@ -63,6 +66,7 @@ impl<P: Payload> Core<P> {
         Self {
             store: Store::default(),
             fan: Fan::default(),
+            ledger: Arc::default(),
             decoder,
             parts: Mutex::default(),
             condition: watch::Sender::new(Condition::Idle),
@@ -87,6 +91,7 @@ impl<P: Payload> Core<P> {
     pub(crate) fn join(self: &Arc<Self>, namespace: Option<String>) -> Part<P> {
         let mut parts = self.parts.lock();
         parts.begin(namespace.as_deref());
+        self.ledger.join(namespace.as_deref());
         self.judge(&parts);
         drop(parts);
         Part { core: self.clone(), namespace }
@@ -102,6 +107,7 @@ impl<P: Payload> Core<P> {
         let about = |key: &ObjectKey| parts.has(Some(namespace), key);
         let revision = reached.unwrap_or_else(|| self.store.revision());
         let changes = self.replace(about, Vec::new(), &[], revision, false);
+        self.ledger.leave(namespace);
         self.judge(&parts);
         drop(parts);
         self.tally.happened(changes);
@@ -112,6 +118,7 @@ impl<P: Payload> Core<P> {
         let mut parts = self.parts.lock();
         parts.all_joined();
         let changes = self.replace(|key| !parts.have(key), Vec::new(), &[], self.store.revision(), false);
+        self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
         drop(parts);
         self.tally.happened(changes);
@@ -153,12 +160,14 @@ impl<P: Payload> Core<P> {
     pub(crate) fn clear(&self) {
         let deleted = self.replace(|_| true, Vec::new(), &[], self.store.revision(), false);
         self.tally.happened(deleted);
+        self.ledger.forget();
     }
 
     /// Ended for good: handlers are told what is left, and that it is over.
     pub(crate) fn end(&self) {
         self.fan.close();
         self.set_condition(Condition::Ended);
+        self.ledger.end();
     }
 
     pub(crate) fn is_listed(&self) -> bool {
@@ -182,6 +191,16 @@ impl<P: Payload> Core<P> {
         self.fan.subscribe(|| self.store.snapshot().into_entries())
     }
 
+    /// What became of the object with this uid.
+    pub(crate) fn fate(&self, key: &ObjectKey, uid: &str) -> Fate {
+        match self.store.get(key) {
+            Some(object) if object.meta().uid() != Some(uid) => Fate::Gone,
+            Some(object) if object.meta().is_deleting() => Fate::Deleting,
+            Some(_) => Fate::There,
+            None => Fate::Gone,
+        }
+    }
+
     pub(crate) fn stats(&self) -> InformerStats {
         let (decode_errors, last_decode_error) = self.decode_errors.read();
         let (index_errors, last_index_error) = self.store.index_errors.read();
@@ -195,6 +214,7 @@ impl<P: Payload> Core<P> {
             index_errors,
             last_index_error,
             handlers: self.fan.stats(),
+            own_writes: self.ledger.stats(),
             ..self.tally.read()
         }
     }
@@ -281,6 +301,11 @@ impl<P: Payload> Part<P> {
             self.core.judge(&parts);
         }
     }
+
+    /// For those who wait for their own writes.
+    fn told(&self, revision: u64, told: &Told<'_>) {
+        self.core.ledger.told(self.namespace.as_deref(), revision, told);
+    }
 }
 
 impl<P: Payload> Sink for Part<P> {
@@ -301,6 +326,7 @@ impl<P: Payload> Sink for Part<P> {
         core.tally.happened(changes);
         core.tally.relists.fetch_add(u64::from(again), Relaxed);
         self.well();
+        self.told(revision, &Told::All(&|key, uid| core.fate(key, uid)));
     }
 
     fn put(&self, entry: Entry<P>, revision: u64) {
@@ -309,6 +335,7 @@ impl<P: Payload> Sink for Part<P> {
             // Told before; it may be gone since.
             return;
         }
+        let (key, object) = (entry.key.clone(), entry.object.clone());
         self.at(self.reached(revision), |reached, _| {
             core.fan.write(|publisher| {
                 let old = core.store.put(entry.clone(), reached);
@@ -319,6 +346,9 @@ impl<P: Payload> Sink for Part<P> {
             });
         });
         core.tally.happened(1);
+        let meta = object.meta();
+        let marked = meta.uid().filter(|_| meta.is_deleting());
+        self.told(revision, &marked.map_or(Told::Other, |uid| Told::Deleting(&key, uid)));
     }
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
@@ -328,6 +358,7 @@ impl<P: Payload> Sink for Part<P> {
             // Told before; it was made anew since.
             return;
         }
+        let uid = last.as_ref().and_then(|last| last.meta().uid().map(str::to_owned));
         let deleted = self.at(self.reached(revision), |reached, _| {
             core.fan.write(|publisher| {
                 let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
@@ -339,12 +370,14 @@ impl<P: Payload> Sink for Part<P> {
             })
         });
         core.tally.happened(deleted);
+        self.told(revision, &Told::Gone(key, uid.as_deref()));
     }
 
     fn nothing_up_to(&self, revision: u64) {
         // Bookmarks come once in a while, and when there is time.
         self.core.decoder.sweep();
         self.at(self.reached(revision), |reached, _| self.core.store.advance(reached));
+        self.told(revision, &Told::Other);
     }
 
     fn undecodable(&self, what: Undecodable) {

@@ -3,6 +3,7 @@
 use super::{
     core::{Condition, Core},
     fan::{self, Cursor, Item},
+    ledger::{Fate, Ledger},
     reflect::{Failure, Place, Reflector},
     stats::{InformerStats, ObjectSize},
     store::{Entry, Indexer, Lookup, Table, Values},
@@ -56,6 +57,9 @@ pub(super) trait Informing: Send + Sync {
     /// See [`Core::clear`].
     fn clear(&self);
     fn end(&self);
+    fn ledger(&self) -> &Arc<Ledger>;
+    /// What became of the object with this uid.
+    fn fate(&self, key: &ObjectKey, uid: &str) -> Fate;
     /// See [`Core::begin`].
     fn begin(&self);
     /// The loop that keeps a namespace, or what is in none of them, up to date. It ends when the server says that there is no such kind. See [`Core::join`].
@@ -227,6 +231,14 @@ impl<P: Payload> Informing for Core<P> {
 
     fn end(&self) {
         Core::end(self);
+    }
+
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    fn fate(&self, key: &ObjectKey, uid: &str) -> Fate {
+        Core::fate(self, key, uid)
     }
 
     fn begin(&self) {

@@ -1,7 +1,7 @@
 //! What can go wrong when a kind is declared or read. Each text says what to do next.
 
 use super::Representation;
-use crate::object::DecodeError;
+use crate::object::{DecodeError, ObjectKey};
 use std::time::Duration;
 
 /// A kind cannot be declared, or not be read.
@@ -124,6 +124,19 @@ pub enum CacheError {
         kind: String,
         /// The namespace.
         namespace: String,
+    },
+    /// A read was to show what was written before, and the informer does not have that yet.
+    #[error(
+        "{kind} {key} was written, and is not in the cache after {waited:?}: look at the informer's state, read with `client.live()`, or choose \
+         another `Consistency`"
+    )]
+    Behind {
+        /// The kind.
+        kind: String,
+        /// An object that was written, and is not shown yet.
+        key: ObjectKey,
+        /// How long the read has waited for it.
+        waited: Duration,
     },
     /// A query by an index of another informer.
     #[error("the index is of another informer than {kind} is listed from: make it with the `index` of this one")]

@@ -1,7 +1,11 @@
 //! The handle by which one kind and selection is read.
 
 use super::{
-    CacheError, Events, Index, InformerStats, ObjectSize, Query, core::Condition, erased::Informing, life::Lease,
+    CacheError, Events, Index, InformerStats, ObjectSize, Query,
+    core::Condition,
+    erased::Informing,
+    ledger::{Pending, Token, Wanted},
+    life::Lease,
     store::Lookup,
 };
 use crate::object::{KubeObject, MetadataOnly, ObjectKey};
@@ -82,6 +86,11 @@ impl<K> Informer<K> {
 
     fn ended(&self) -> CacheError {
         if self.lease.is_removed() { CacheError::Removed { kind: self.kind().to_owned() } } else { CacheError::Ended }
+    }
+
+    /// To be awaited before a read, so that it shows what was written under the token.
+    pub(crate) fn own_writes(&self, token: &Token, wanted: Wanted<'_>) -> Option<Pending> {
+        self.core.ledger().pending(token, wanted)
     }
 
     pub(super) fn check_synced(&self) -> Result<(), CacheError> {

@@ -196,8 +196,8 @@ mod tests {
         let plan = plan.expect("a plan");
         let (core, resource) = (plan.core(&gvk), plan.resource.clone().expect("the type's"));
         let life = Life::new(gvk.clone());
-        let (namespaces, held) = (Some(set.clone()), OnceLock::new());
-        let informer = Declared { core: core.clone(), life, gvk, plan, namespaces, held };
+        let (set_of, held) = (Some(set.clone()), OnceLock::new());
+        let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: set_of, held };
         let site = Site { informer: &informer, client: &client, resource: &resource };
         let mut loops = Loops::default();
         let synced = core.clone().synced();

@@ -25,6 +25,11 @@ use std::fmt;
 /// | `steersman_cache_index_errors_total` | objects that an index left out, each time they came |
 /// | `steersman_cache_since_last_event_seconds` | since something changed; absent before that |
 /// | `steersman_cache_since_heard_seconds` | since the server said anything; absent before that |
+/// | `steersman_cache_own_writes_pending` | writes of clients that read from it, not shown yet |
+/// | `steersman_cache_own_writes_total` | those writes |
+/// | `steersman_cache_own_write_waits_total` | reads that waited for some |
+/// | `steersman_cache_own_write_timeouts_total` | reads that waited in vain |
+/// | `steersman_cache_own_write_lag_seconds` | from the answer to a write until it was shown, of the last one |
 /// | `steersman_cache_synced` | 1 if it is [`Synced`](InformerState::Synced), 0 otherwise |
 ///
 /// ```
@@ -92,6 +97,21 @@ impl Page<'_, '_> {
         })?;
         self.gauge(("steersman_cache_since_heard_seconds", "Since the server said anything"), |row| {
             row.stats.since_heard.map(|since| since.as_secs_f64())
+        })?;
+        self.gauge(("steersman_cache_own_writes_pending", "Own writes that are not shown yet"), |row| {
+            always(row.stats.own_writes.pending as f64)
+        })?;
+        self.counter(("steersman_cache_own_writes", "Writes of clients that read from it"), |stats| {
+            stats.own_writes.writes
+        })?;
+        self.counter(("steersman_cache_own_write_waits", "Reads that waited for own writes"), |stats| {
+            stats.own_writes.waits
+        })?;
+        self.counter(("steersman_cache_own_write_timeouts", "Reads that waited for own writes in vain"), |stats| {
+            stats.own_writes.timeouts
+        })?;
+        self.gauge(("steersman_cache_own_write_lag_seconds", "Until the last own write was shown"), |row| {
+            always(row.stats.own_writes.last_lag.as_secs_f64())
         })?;
         self.gauge(("steersman_cache_synced", "Whether it is up to date, as far as the server has told"), |row| {
             always(f64::from(u8::from(row.state == InformerState::Synced)))

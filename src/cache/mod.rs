@@ -59,6 +59,7 @@ mod fields;
 mod indexed;
 mod informer;
 mod lazy;
+pub(crate) mod ledger;
 mod life;
 mod loops;
 mod metrics;
@@ -83,6 +84,7 @@ pub use self::{
     events::{Events, Notice},
     indexed::Index,
     informer::{Informer, InformerState},
+    ledger::OwnWrites,
     metrics::CacheMetrics,
     namespaces::{InNamespace, Namespaces},
     options::CacheOptions,

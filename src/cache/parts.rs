@@ -60,6 +60,11 @@ impl Parts {
         self.start = Condition::Starting;
     }
 
+    /// Whether there is a part of this namespace; the empty one is that of everything else.
+    pub(super) fn are(&self, namespace: &str) -> bool {
+        if namespace.is_empty() { self.rest.is_some() } else { self.namespaces.contains_key(namespace) }
+    }
+
     /// Whether the object is of a part that there is.
     pub(super) fn have(&self, key: &ObjectKey) -> bool {
         self.rest.is_some() || key.namespace().is_some_and(|name| self.namespaces.contains_key(name))

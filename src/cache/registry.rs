@@ -89,6 +89,17 @@ impl Cache {
         self.0.declare(&mut self.0.state.lock(), select.said(), plan)
     }
 
+    /// Of a kind, in whichever version: an object has one resource version in all of them.
+    pub(super) fn informers_of(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
+        let of_kind =
+            |declared: &&Arc<Declared>| (&declared.gvk.group, &declared.gvk.kind) == (&kind.group, &kind.kind);
+        self.0.state.lock().informers.values().filter(of_kind).cloned().collect()
+    }
+
+    pub(super) fn all_informers(&self) -> Vec<Arc<Declared>> {
+        self.0.declared()
+    }
+
     /// What [`Self::informer_of`] gives, if it was declared; it is not held. True if a read has declared it.
     pub(super) fn declared<K: KubeObject>(
         &self,

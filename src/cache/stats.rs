@@ -3,7 +3,7 @@
 //! Counting is cheap enough for every event, and reading it costs no walk over objects: a page of all informers can be asked for at any time. Only
 //! [`InformerReport::largest`] looks at every object's size, which was told when it came.
 
-use super::{InformerState, Representation};
+use super::{InformerState, OwnWrites, Representation};
 use crate::object::ObjectKey;
 use k8s_openapi::jiff::Timestamp;
 use kube_core::GroupVersionKind;
@@ -78,6 +78,8 @@ pub struct InformerStats {
     pub index_errors: u64,
     /// The last one, and why.
     pub last_index_error: Option<String>,
+    /// How it keeps up with what is written through clients that read from it.
+    pub own_writes: OwnWrites,
     /// How its handlers, each an [`Events`](super::Events), keep up.
     pub handlers: Vec<HandlerStats>,
 }
@@ -230,6 +232,7 @@ mod tests {
                 last_decode_error: Some("Deployment shop/web is left out".into()),
                 index_errors: 0,
                 last_index_error: None,
+                own_writes: OwnWrites::default(),
                 handlers: vec![HandlerStats { behind: 1, pending: 0, delivered: 6, coalesced: 0 }],
             },
             largest: vec![ObjectSize { key: ObjectKey::new("shop", "web"), approximate_bytes: 2000 }],
@@ -251,6 +254,9 @@ mod tests {
             "last_decode_error": "Deployment shop/web is left out",
             "index_errors": 0,
             "last_index_error": null,
+            "own_writes": {
+                "pending": 0, "writes": 0, "waits": 0, "timeouts": 0, "last_lag": 0.0, "longest_lag": 0.0,
+            },
             "handlers": [{"behind": 1, "pending": 0, "delivered": 6, "coalesced": 0}],
             "largest": [{"key": "shop/web", "approximate_bytes": 2000}],
         });

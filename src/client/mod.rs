@@ -6,6 +6,7 @@
 //! * [`Client::dynamic`] has the verbs for a kind that is named at run time; its resource is [discovered](Client::discover), never guessed.
 //! * [`Client::create_or_patch`] makes an object as it is wanted, whether it is there or not; [`owner`] says what goes with what, and [`Client::finalizer`]
 //!   what has to be done before.
+//! * Cached reads show what was written through the same client before: [`Consistency`].
 //! * [`Error`] tells conflicts and absences apart; [`IgnoreNotFound`] drops the latter.
 //! * [`Interceptor`] lets a test say no in the server's place.
 //!
@@ -30,7 +31,7 @@
 //! changed.data.get_or_insert_default().insert("door".into(), "red".into());
 //! client.patch_from(&colors, &changed).await?;
 //! let key = ObjectKey::of(&colors);
-//! let now = client.live().get::<ConfigMap>(&key).await?.expect("it was made");
+//! let now = client.get::<ConfigMap>(&key).await?.expect("it was made"); // from the cache, and not from before
 //! assert_eq!(now.data, changed.data);
 //! assert!(client.delete::<ConfigMap>(&key).await?);
 //!
@@ -42,6 +43,7 @@
 
 mod change;
 mod connection;
+mod consistency;
 mod diff;
 mod discovery;
 mod dynamic;
@@ -60,6 +62,7 @@ mod write;
 pub use self::{
     change::Change,
     connection::Connection,
+    consistency::Consistency,
     discovery::Discovered,
     dynamic::Dynamic,
     error::{BoxError, Error, IgnoreNotFound, Result},
@@ -71,7 +74,7 @@ pub use self::{
 };
 use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
 use crate::{
-    cache::Cache,
+    cache::{Cache, ledger::Token},
     object::{KubeObject, ObjectKey},
 };
 use kube_core::GroupVersionKind;
@@ -95,6 +98,8 @@ struct Inner {
 struct Family {
     kube: kube_client::Client,
     kinds: Kinds,
+    /// Whose writes reads must show.
+    token: Token,
 }
 
 impl Client {
@@ -103,12 +108,12 @@ impl Client {
     /// # Panics
     /// If it is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>) -> Result<Self> {
-        let family = Family { kube: connection.into().client()?, kinds: Kinds::default() };
+        let family = Family { kube: connection.into().client()?, kinds: Kinds::default(), token: Token::default() };
         let settings = Settings::default();
         Ok(Self(Arc::new(Inner { family: Arc::new(family), cache: None, interceptor: None, settings })))
     }
 
-    /// One that reads from this cache, and waits for none of it: declare what is to be read, and let the cache run.
+    /// One that reads from this cache, and waits for none of it but for its [own writes](Consistency): declare what is to be read, and let the cache run.
     #[must_use]
     pub fn with_cache(&self, cache: Cache) -> Self {
         let mut client = self.clone();

@@ -53,7 +53,9 @@ impl Client {
         select: Select<K>,
         key: &ObjectKey,
     ) -> Result<Informer<K>> {
-        Ok(cache.reader(select, key.namespace()).await?)
+        let informer = cache.reader(select, key.namespace()).await?;
+        self.show_own_writes(&informer, key).await?;
+        Ok(informer)
     }
 
     pub(super) async fn list_cached<K: KubeObject>(
@@ -89,15 +91,19 @@ impl Client {
         let limit = asked.limit.unwrap_or(usize::MAX);
         let (mut found, mut token, mut page) = (Vec::new(), String::new(), PAGE);
         while found.len() < limit {
-            let mut parameters = asked.selectors();
-            let size = page.min(limit - found.len());
-            if size < usize::MAX {
-                parameters.append_pair("limit", &size.to_string());
-            }
-            if !token.is_empty() {
-                parameters.append_pair("continue", &token);
-            }
-            let asking = Asking { query: parameters.finish(), ..Asking::get(path.clone(), K::metadata_api()) };
+            // Gone before the request is awaited: it is not `Send`, and a list must be.
+            let query = {
+                let mut parameters = asked.selectors();
+                let size = page.min(limit - found.len());
+                if size < usize::MAX {
+                    parameters.append_pair("limit", &size.to_string());
+                }
+                if !token.is_empty() {
+                    parameters.append_pair("continue", &token);
+                }
+                parameters.finish()
+            };
+            let asking = Asking { query, ..Asking::get(path.clone(), K::metadata_api()) };
             let answer = match self.send(asking, true).await.map_err(|error| self.judge(kind, error)) {
                 // The server does not know the rest of that list any more: another one, at once.
                 Err(error) if !token.is_empty() && error.status().is_some_and(|status| status.code == 410) => {

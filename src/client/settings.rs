@@ -1,6 +1,6 @@
 //! How a client does what it does: each modifier gives another client that differs in one thing. What is said last, nearest to the call, counts.
 
-use super::{Client, Deleting, Error, Result};
+use super::{Client, Consistency, Deleting, Error, Result};
 use crate::object::ObjectKey;
 use form_urlencoded::Serializer;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub(super) struct Settings {
     pub(super) live: bool,
+    pub(super) consistency: Consistency,
     pub(super) subresource: Option<Arc<str>>,
     pub(super) dry_run: bool,
     pub(super) field_owner: Option<Arc<str>>,
@@ -30,7 +31,7 @@ pub enum Validation {
 }
 
 impl Client {
-    fn with(&self, change: impl FnOnce(&mut Settings)) -> Self {
+    pub(super) fn with(&self, change: impl FnOnce(&mut Settings)) -> Self {
         let mut client = self.clone();
         change(&mut Arc::make_mut(&mut client.0).settings);
         client

@@ -179,6 +179,9 @@ impl Client {
     /// What every write goes through, and its answer: when this returns one, the server has done it.
     pub(super) async fn done(&self, verb: Verb, kind: &Discovered, key: &ObjectKey, asking: Asking) -> Result<Bytes> {
         self.intercept(verb, || kind.gvk(), key).await?;
-        self.send(asking, false).await.map_err(|error| self.judge(kind, error))
+        let own = self.own_write(verb, kind, key);
+        let answer = self.send(asking, false).await.map_err(|error| self.judge(kind, error))?;
+        own.answered(&answer);
+        Ok(answer)
     }
 }

@@ -1,0 +1,43 @@
+//! What was written through a client and is not in the informer yet, so that a read can wait for it.
+//!
+//! What holds: **a read that waits for a client's writes shows every one that this client, or a clone of it, had completed before the read began.** Each
+//! informer has a ledger of its own, since the server's order is that of one kind. In it is an entry for each write until the informer shows it:
+//!
+//! * a create, update or patch, and a delete that only marked the object, is shown once the informer is at the answer's resource version: the server tells
+//!   versions in order, and bookmarks count. Of several namespaces, each with a watch of its own, the one of the object counts;
+//! * a delete is shown once the informer was told that the object with this uid is gone: its answer has no resource version. So that this is
+//!   never missed, a delete is announced before it is sent, and what is told meanwhile is kept;
+//! * a write that takes the last finalizer off a marked object deletes it too;
+//! * deletes of a collection are shown once each object is gone, or marked.
+//!
+//! Writes never wait. A read waits for the entries that are there when it begins and concern it, never for later ones. What is shown is forgotten at once.
+//!
+//! Not covered: a write whose answer was lost, other clients' writes, and servers whose resource versions are no numbers. An object that the informer's
+//! selectors leave out is not waited for, unless the informer has it, or is about to: then it hears of the change too. A server that was set back
+//! to an older state is noticed when a list is older than what was known; the ledger begins anew then.
+
+mod book;
+mod record;
+mod state;
+mod stats;
+mod token;
+
+use crate::sync;
+
+pub use self::stats::OwnWrites;
+pub(crate) use self::{
+    book::{Deleting, Ledger, Pending},
+    record::Announced,
+    state::{Fate, Told, Wanted},
+    token::{Token, Writer},
+};
+
+#[cfg(test)]
+#[allow(
+    clippy::duplicate_mod,
+    dead_code,
+    reason = "the same files against another lock; the checks use a part of them"
+)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! From a write's answer into the ledgers of every informer of its kind that has, or will have, the object.
+
+use super::{Deleting, Fate, Pending, Token, Wanted, Writer};
+use crate::{
+    cache::{
+        Cache, CacheError,
+        erased::Informing,
+        fields::{FieldSelector, field},
+        namespaces::Selectors,
+        selector::Selector,
+        tend::Declared,
+    },
+    object::{Meta, ObjectKey},
+};
+use kube_core::{GroupVersionKind, ObjectMeta};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::{Instant, timeout};
+
+/// What is looked at in the answer to a write: an object, a part of one as `Scale` is, a list of objects, or a `Status`.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: Option<AnsweredMeta>,
+    #[serde(default)]
+    details: Option<Details>,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AnsweredMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<IgnoredAny>,
+    deletion_grace_period_seconds: Option<i64>,
+    finalizers: Option<Vec<IgnoredAny>>,
+}
+
+impl AnsweredMeta {
+    fn is_marked(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// Marked, and nothing holds it: the write that took the last finalizer off has deleted it, whatever version the answer names.
+    fn has_ended(&self) -> bool {
+        let finalizers = self.finalizers.as_ref().map_or(0, Vec::len);
+        self.is_marked() && finalizers == 0 && self.deletion_grace_period_seconds == Some(0)
+    }
+}
+
+#[derive(Deserialize)]
+struct Details {
+    uid: Option<String>,
+}
+
+/// An object that a server has answered with.
+struct Written<'a> {
+    key: ObjectKey,
+    revision: u64,
+    uid: Option<String>,
+    /// That it is being deleted, and that it is deleted.
+    is_marked: bool,
+    has_ended: bool,
+    /// Its labels are in it; not in a part of an object.
+    labels: Option<ObjectMeta>,
+    /// The object, if that is whole.
+    whole: Option<&'a [u8]>,
+}
+
+impl<'a> Written<'a> {
+    /// `None` if it names no object, or no version that can be compared.
+    fn of(kind: &GroupVersionKind, json: &'a [u8]) -> Option<Self> {
+        let answer: Answer<'_> = serde_json::from_slice(json).ok()?;
+        let meta = answer.metadata?;
+        // Items of a list do not say what they are.
+        let is_whole = answer.kind.is_empty() || answer.kind == kind.kind;
+        let has_labels = is_whole || answer.kind == "PartialObjectMetadata";
+        Some(Self {
+            is_marked: meta.is_marked(),
+            has_ended: meta.has_ended(),
+            key: ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), &meta.name?),
+            revision: meta.resource_version?.parse().ok()?,
+            uid: meta.uid,
+            labels: has_labels.then(|| ObjectMeta { labels: meta.labels, ..ObjectMeta::default() }),
+            whole: is_whole.then_some(json),
+        })
+    }
+}
+
+impl Selectors {
+    fn selects_all(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none()
+    }
+
+    /// Whether its selectors let the object in; not if the answer does not say enough.
+    fn selects(&self, kind: &GroupVersionKind, written: &Written<'_>) -> bool {
+        let labels = self.labels.as_deref().is_none_or(|labels| {
+            let selector = Selector::parse(labels).ok();
+            let meta = written.labels.as_ref();
+            selector.zip(meta).is_some_and(|(selector, meta)| selector.matches(Meta::from(meta).labels()))
+        });
+        labels
+            && self.fields.as_deref().is_none_or(|fields| {
+                let selector = FieldSelector::parse(fields).ok();
+                let object = written.whole.and_then(|json| serde_json::from_slice(json).ok());
+                selector
+                    .zip(object)
+                    .is_some_and(|(selector, object)| selector.matches(|path| field(kind, &object, path)))
+            })
+    }
+}
+
+impl Declared {
+    /// What is kept of where the object is.
+    fn selectors(&self, key: &ObjectKey) -> Option<&Selectors> {
+        key.namespace().map_or(Some(&self.plan.whole), |namespace| self.plan.scope.selectors(namespace))
+    }
+
+    fn wrote(&self, writer: &Writer, written: &Written<'_>) {
+        let selected = self.selectors(&written.key).is_some_and(|selectors| selectors.selects(&self.gvk, written));
+        let inside = selected || self.core.get(&written.key).is_some();
+        self.core.ledger().wrote(writer, &written.key, written.revision, inside);
+        if let Some(uid) = written.uid.as_deref().filter(|_| written.has_ended) {
+            self.core.ledger().removed(writer, &written.key, uid, false, &fates(&*self.core));
+        }
+    }
+}
+
+/// What clients tell of their writes, and wait for. See [the module](super).
+impl Cache {
+    /// A write of an object of this kind, or of a part of one, was answered so.
+    pub(crate) fn wrote(&self, client: &Token, kind: &GroupVersionKind, answer: &[u8]) {
+        let informers = self.informers_of(kind);
+        if informers.is_empty() {
+            return;
+        }
+        let Some(written) = Written::of(kind, answer) else { return };
+        let writer = Writer::of(client);
+        for informer in informers {
+            informer.wrote(&writer, &written);
+        }
+    }
+
+    /// Before a delete is sent.
+    pub(crate) fn deleting(&self, kind: &GroupVersionKind, key: &ObjectKey) -> Announced {
+        let announce = |informer: Arc<Declared>| {
+            let announced = informer.core.ledger().deleting(key);
+            let all = informer.selectors(key).is_some_and(Selectors::selects_all);
+            let known = all || informer.core.get(key).is_some();
+            (informer, announced, known)
+        };
+        let informers = self.informers_of(kind).into_iter().map(announce).collect();
+        Announced { kind: kind.clone(), key: key.clone(), informers }
+    }
+
+    /// Objects of this kind were deleted, or marked, as the answer lists them.
+    pub(crate) fn collected(&self, client: &Token, kind: &GroupVersionKind, answer: &[u8]) {
+        let informers = self.informers_of(kind);
+        if informers.is_empty() {
+            return;
+        }
+        let Ok(Answer { items: Some(items), .. }) = serde_json::from_slice(answer) else { return };
+        let writer = Writer::of(client);
+        for written in items.into_iter().filter_map(|item| Written::of(kind, item.get().as_bytes())) {
+            let Some(uid) = written.uid.as_deref() else { continue };
+            for informer in &informers {
+                informer.core.ledger().removed(&writer, &written.key, uid, true, &fates(&*informer.core));
+            }
+        }
+    }
+
+    /// Until every write under a token that was answered before this was called is shown, in whichever informer; at most so long.
+    pub(crate) fn caught_up(
+        &self,
+        token: &Token,
+        at_most: Duration,
+    ) -> impl Future<Output = Result<(), CacheError>> + use<> {
+        let pending = |informer: &Arc<Declared>| {
+            Some((informer.gvk.kind.clone(), informer.core.ledger().pending(token, Wanted::All)?))
+        };
+        let all: Vec<_> = self.all_informers().iter().filter_map(pending).collect();
+        let begun = Instant::now();
+        async move {
+            for (kind, pending) in all {
+                pending.within(&kind, at_most.saturating_sub(begun.elapsed())).await.map_err(|error| match error {
+                    CacheError::Behind { kind, key, .. } => CacheError::Behind { kind, key, waited: begun.elapsed() },
+                    other => other,
+                })?;
+            }
+            Ok(())
+        }
+    }
+
+    /// Whether there is nothing of that.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the controller, which comes next"))]
+    pub(crate) fn is_caught_up(&self, token: &Token) -> bool {
+        self.all_informers().iter().all(|informer| informer.core.ledger().is_caught_up(token))
+    }
+}
+
+impl Pending {
+    /// At most so long.
+    pub(crate) async fn within(mut self, kind: &str, at_most: Duration) -> Result<(), CacheError> {
+        if timeout(at_most, &mut self).await.is_ok() {
+            return Ok(());
+        }
+        let behind = |key| Err(CacheError::Behind { kind: kind.to_owned(), key, waited: at_most });
+        self.give_up().map_or(Ok(()), behind)
+    }
+}
+
+/// A delete on its way. Dropped, nothing was deleted, as far as is known.
+pub(crate) struct Announced {
+    kind: GroupVersionKind,
+    key: ObjectKey,
+    informers: Vec<(Arc<Declared>, Deleting, bool)>,
+}
+
+impl Announced {
+    /// With the object if it was only marked, else with its uid; of some kinds with the object all the same.
+    pub(crate) fn answered(self, client: &Token, answer: &[u8]) {
+        if self.informers.is_empty() {
+            return;
+        }
+        let writer = Writer::of(client);
+        let uid = match Written::of(&self.kind, answer) {
+            Some(written) if written.is_marked && !written.has_ended => {
+                for (informer, ..) in &self.informers {
+                    informer.wrote(&writer, &written);
+                }
+                return;
+            }
+            Some(written) => written.uid,
+            None => serde_json::from_slice::<Answer<'_>>(answer).ok().and_then(|answer| answer.details?.uid),
+        };
+        let Some(uid) = uid else { return };
+        for (informer, announced, known) in self.informers {
+            let known = known || informer.core.get(&self.key).is_some();
+            announced.deleted(&writer, &uid, known, &fates(&*informer.core));
+        }
+    }
+}
+
+fn fates(core: &dyn Informing) -> impl Fn(&ObjectKey, &str) -> Fate {
+    move |key, uid| core.fate(key, uid)
+}

@@ -1,0 +1,207 @@
+//! The rules one by one, and then against a server that does whatever a server does.
+
+mod random;
+
+use super::{book::Ledger, *};
+use crate::object::ObjectKey;
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+fn ready(pending: &mut Pending) -> bool {
+    pin!(pending).poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("a", name)
+}
+
+/// A ledger with one part for everything, and a client.
+struct Scene {
+    ledger: Arc<Ledger>,
+    client: Token,
+}
+
+impl Scene {
+    fn new(parts: &[Option<&str>]) -> Self {
+        let ledger = Arc::new(Ledger::default());
+        for part in parts {
+            ledger.join(*part);
+        }
+        Self { ledger, client: Token::default() }
+    }
+
+    fn wrote(&self, key: &ObjectKey, revision: u64) {
+        self.ledger.wrote(&Writer::of(&self.client), key, revision, true);
+    }
+
+    fn wait(&self, wanted: Wanted<'_>) -> Option<Pending> {
+        self.ledger.pending(&self.client, wanted)
+    }
+
+    fn waits(&self, wanted: Wanted<'_>) -> bool {
+        self.wait(wanted).is_some()
+    }
+}
+
+#[test]
+fn a_read_waits_for_what_concerns_it_and_was_there_when_it_began() {
+    let scene = Scene::new(&[None]);
+    scene.ledger.told(None, 10, &Told::Other);
+    scene.wrote(&key("old"), 10);
+    assert!(!scene.waits(Wanted::All), "the informer was faster");
+    scene.wrote(&key("x"), 12);
+    assert!(!scene.waits(Wanted::Key(&key("y"))));
+    assert!(!scene.waits(Wanted::Namespace("b")));
+    assert!(scene.waits(Wanted::Namespace("a")) && scene.waits(Wanted::All));
+    assert!(scene.ledger.pending(&Token::default(), Wanted::All).is_none(), "another client waits for its own");
+
+    let mut one = scene.wait(Wanted::Key(&key("x"))).expect("it is pending");
+    scene.wrote(&key("x"), 14);
+    let mut both = scene.wait(Wanted::All).expect("it is pending");
+    scene.ledger.told(None, 11, &Told::Other);
+    assert!(!ready(&mut one));
+    scene.ledger.told(None, 13, &Told::Other);
+    assert!(ready(&mut one), "a later write does not delay an earlier read");
+    assert!(!ready(&mut both));
+    scene.ledger.told(None, 14, &Told::Other);
+    assert!(ready(&mut both));
+    assert_eq!(scene.ledger.stats().pending, 0);
+}
+
+#[test]
+fn each_namespace_has_a_revision_of_its_own() {
+    let scene = Scene::new(&[Some("a"), Some("b")]);
+    scene.wrote(&key("x"), 5);
+    scene.wrote(&ObjectKey::new("c", "x"), 5);
+    let mut all = scene.wait(Wanted::All).expect("it is pending");
+    scene.ledger.told(Some("b"), 9, &Told::Other);
+    assert!(!ready(&mut all));
+    scene.ledger.told(Some("a"), 5, &Told::Other);
+    assert!(ready(&mut all), "what is elsewhere is not kept, and the quiet one is not waited for");
+}
+
+#[test]
+fn what_has_no_part_of_its_own_is_in_the_one_of_all_others() {
+    let scene = Scene::new(&[Some("a"), None]);
+    scene.wrote(&key("x"), 5);
+    scene.wrote(&ObjectKey::new("c", "x"), 5);
+    scene.ledger.told(None, 9, &Told::Other);
+    assert!(scene.waits(Wanted::Namespace("a")));
+    assert!(!scene.waits(Wanted::Namespace("c")));
+    scene.ledger.leave("a");
+    assert!(!scene.waits(Wanted::All), "a namespace that left shows nothing any more");
+}
+
+#[test]
+fn a_delete_is_shown_when_this_very_object_is_gone() {
+    let scene = Scene::new(&[None]);
+    let there = |_: &ObjectKey, _: &str| Fate::There;
+    let delete = |uid: &str, inside| {
+        scene.ledger.deleting(&key("x")).deleted(&Writer::of(&scene.client), uid, inside, &there);
+    };
+    delete("u", true);
+    scene.ledger.told(None, 20, &Told::Other);
+    scene.ledger.told(None, 21, &Told::Deleting(&key("x"), "u"));
+    scene.ledger.told(None, 22, &Told::Gone(&key("x"), Some("other")));
+    assert!(scene.waits(Wanted::Key(&key("x"))));
+    scene.ledger.told(None, 23, &Told::Gone(&key("x"), Some("u")));
+    assert!(!scene.waits(Wanted::All));
+
+    delete("u", false);
+    assert!(!scene.waits(Wanted::All), "nobody will tell of what is not selected");
+    delete("u", true);
+    scene.ledger.told(None, 24, &Told::Gone(&key("x"), None));
+    assert!(!scene.waits(Wanted::All), "one that cannot be read is gone all the same");
+    drop(scene.ledger.deleting(&key("x")));
+    assert!(!scene.waits(Wanted::All), "one that failed deletes nothing");
+}
+
+#[test]
+fn objects_of_a_collection_are_shown_gone_or_marked() {
+    let scene = Scene::new(&[None]);
+    let writer = Writer::of(&scene.client);
+    let there = |_: &ObjectKey, _: &str| Fate::There;
+    for name in ["x", "y"] {
+        scene.ledger.removed(&writer, &key(name), name, true, &there);
+    }
+    scene.ledger.removed(&writer, &key("unknown"), "z", true, &|_, _| Fate::Gone);
+    scene.ledger.told(None, 1, &Told::Deleting(&key("x"), "x"));
+    assert!(!scene.waits(Wanted::Key(&key("x"))) && scene.waits(Wanted::Key(&key("y"))));
+    scene.ledger.told(None, 2, &Told::All(&|_, _| Fate::Deleting));
+    assert!(!scene.waits(Wanted::All));
+
+    scene.ledger.removed(&writer, &key("x"), "x", false, &|_, _| Fate::Deleting);
+    scene.ledger.told(None, 3, &Told::All(&|_, _| Fate::Deleting));
+    assert!(scene.waits(Wanted::All), "without its last finalizer it is gone, not marked");
+    scene.ledger.told(None, 4, &Told::All(&|_, _| Fate::Gone));
+    assert!(!scene.waits(Wanted::All));
+}
+
+#[test]
+fn what_is_outside_counts_only_if_more_is_expected_of_it() {
+    let scene = Scene::new(&[None]);
+    let leave = |revision| scene.ledger.wrote(&Writer::of(&scene.client), &key("x"), revision, false);
+    leave(5);
+    assert!(!scene.waits(Wanted::All));
+    scene.wrote(&key("x"), 6);
+    leave(7);
+    scene.ledger.told(None, 6, &Told::Other);
+    assert!(scene.waits(Wanted::All), "that it leaves will be told");
+    scene.ledger.told(None, 7, &Told::Gone(&key("x"), Some("u")));
+    assert!(!scene.waits(Wanted::All));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_one_reconcile_are_told_apart_and_numbers_are_kept() {
+    let scene = Scene::new(&[None]);
+    let (one, other) = (Token::default(), Token::default());
+    one.clone().scope(async { scene.wrote(&key("x"), 5) }).await;
+    other.clone().scope(async { scene.wrote(&key("y"), 6) }).await;
+    scene.wrote(&key("z"), 7);
+    let is_caught_up = |token| scene.ledger.is_caught_up(token);
+    assert!(!is_caught_up(&one) && !is_caught_up(&other) && !is_caught_up(&scene.client));
+    tokio::time::advance(Duration::from_millis(30)).await;
+    scene.ledger.told(None, 5, &Told::Other);
+    assert!(is_caught_up(&one) && !is_caught_up(&other));
+    let waiting = scene.wait(Wanted::All).expect("two are pending");
+    assert_eq!(waiting.give_up(), Some(key("y")));
+    tokio::time::advance(Duration::from_millis(70)).await;
+    scene.ledger.told(None, 6, &Told::Other);
+    let stats = scene.ledger.stats();
+    assert_eq!((stats.pending, stats.writes, stats.waits, stats.timeouts), (1, 3, 1, 1));
+    assert_eq!((stats.last_lag, stats.longest_lag), (Duration::from_millis(100), Duration::from_millis(100)));
+}
+
+#[test]
+fn writes_while_nothing_comes_take_no_more_memory_than_their_keys() {
+    let scene = Scene::new(&[None]);
+    (1..1000).for_each(|revision| scene.wrote(&key("x"), revision));
+    assert_eq!(scene.ledger.stats().pending, 1);
+    let waiting = scene.wait(Wanted::All);
+    scene.wrote(&key("x"), 1000);
+    assert_eq!(scene.ledger.stats().pending, 2, "who waits does not wait for more");
+    drop(waiting);
+    scene.wrote(&key("x"), 1001);
+    assert!(scene.ledger.stats().pending <= 2);
+    scene.ledger.told(None, 1001, &Told::Other);
+    assert_eq!(scene.ledger.stats().pending, 0);
+}
+
+#[test]
+fn before_it_begins_and_after_it_has_ended_nothing_is_waited_for() {
+    let scene = Scene::new(&[]);
+    scene.wrote(&key("x"), 5);
+    assert!(!scene.waits(Wanted::All), "its first list will show it");
+    scene.ledger.join(None);
+    scene.wrote(&key("x"), 5);
+    let mut pending = scene.wait(Wanted::All).expect("it is pending");
+    scene.ledger.end();
+    assert!(ready(&mut pending));
+    scene.wrote(&key("x"), 6);
+    assert!(!scene.waits(Wanted::All));
+}

@@ -1,0 +1,186 @@
+//! What a client's reads wait for, and what they do not, with a cache whose watches are held.
+
+use super::{
+    held::Gate,
+    support::{map, of},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+use std::time::Duration;
+use steersman::{
+    cache::{Cache, CacheError, CacheOptions, Informer, Query, Select},
+    client::{Client, Consistency, Error, Patch},
+    object::ObjectKey,
+    testing::{Env, TestServer},
+};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+/// For what must not come.
+const SOON: Consistency = Consistency::Block(Duration::from_millis(100));
+/// For what must come: a test has its own limit.
+const EVER: Consistency = Consistency::Block(Duration::from_hours(1));
+
+/// A client that reads from a cache whose watches can be held.
+pub(crate) struct Scene {
+    gate: Gate,
+    pub(crate) cache: Cache,
+    pub(crate) client: Client,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), CacheError>>,
+}
+
+impl Scene {
+    pub(crate) fn new(env: &Env, options: CacheOptions) -> anyhow::Result<Self> {
+        let gate = Gate::new();
+        let cache = Cache::new(gate.before(env.client()?), options)?;
+        let client = Client::new(env.client()?)?.with_cache(cache.clone()).consistency(EVER);
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(cache.clone().run_until(async { drop(stopped.await) }));
+        Ok(Self { gate, cache, client, stop, running })
+    }
+
+    /// With config maps, synced.
+    async fn of_maps(env: &Env, namespace: &str) -> anyhow::Result<(Self, Informer<ConfigMap>)> {
+        let scene = Self::new(env, of(&[namespace]))?;
+        let maps = scene.cache.informer()?;
+        maps.await_synced().await?;
+        Ok((scene, maps))
+    }
+
+    fn hasty(&self) -> Client {
+        self.client.consistency(SOON)
+    }
+
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.gate.open();
+        drop(self.stop);
+        Ok(self.running.await??)
+    }
+}
+
+fn is_behind<T>(read: Result<T, Error>, key: &ObjectKey) -> bool {
+    matches!(read, Err(Error::Cache(CacheError::Behind { key: missing, .. })) if missing == *key)
+}
+
+steersman::env_test! {
+    async fn a_read_waits_for_its_own_key_only_and_not_for_ever(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
+        let (old, new) = (ObjectKey::new(&namespace, "old"), ObjectKey::new(&namespace, "new"));
+        let made = scene.client.create(&map(&namespace, "old", "blue")).await?;
+        scene.client.caught_up().await?;
+        scene.gate.hold();
+        scene.client.update(&made).await?;
+        assert!(scene.client.get::<ConfigMap>(&old).await?.is_some(), "an update of nothing is there already");
+        scene.client.dry_run().create(&map(&namespace, "dry", "red")).await?;
+        scene.client.create(&map(&namespace, "new", "red")).await?;
+        assert!(scene.client.get::<ConfigMap>(&old).await?.is_some(), "it is not about the other one");
+        assert!(scene.client.get::<ConfigMap>(&ObjectKey::new(&namespace, "dry")).await?.is_none());
+
+        let behind = scene.hasty().get::<ConfigMap>(&new).await;
+        assert!(is_behind(behind, &new));
+        let all = Query::<ConfigMap>::default().namespace(Some(&namespace));
+        assert!(is_behind(scene.hasty().list(&all).await, &new));
+        assert!(is_behind(scene.hasty().caught_up().await, &new));
+        let ignores = scene.client.consistency(Consistency::Ignore);
+        assert_eq!((ignores.get::<ConfigMap>(&new).await?, ignores.list(&all).await?.len()), (None, 1));
+        let other = Client::new(env.client()?)?.with_cache(scene.cache.clone());
+        assert_eq!(other.get::<ConfigMap>(&new).await?, None, "another client has written nothing");
+        assert_eq!(maps.stats().own_writes.timeouts, 3);
+
+        let waiting = tokio::spawn({
+            let client = scene.client.clone();
+            async move { client.list(&all).await }
+        });
+        scene.gate.open();
+        assert_eq!(waiting.await??.len(), 2);
+        assert!(scene.client.get::<ConfigMap>(&new).await?.is_some());
+        scene.stop().await
+    }
+
+    async fn what_the_selectors_leave_out_is_not_waited_for(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let scene = Scene::new(&env, of(&[&namespace]))?;
+        let web = scene.cache.informer_of(Select::<ConfigMap>::new().labels("app=web"))?;
+        let chosen = scene.cache.informer_of(Select::<ConfigMap>::new().fields("metadata.name=chosen"))?;
+        scene.cache.await_synced().await?;
+        let client = &scene.client;
+        let key = |name: &str| ObjectKey::new(&namespace, name);
+        let relabel = |app: &str| Patch::Merge(json!({"metadata": {"labels": {"app": app}}}));
+        scene.gate.hold();
+        client.create(&map(&namespace, "db", "blue")).await?;
+        client.delete::<ConfigMap>(&key("db")).await?;
+        client.caught_up().await?;
+        client.create(&map(&namespace, "chosen", "blue")).await?;
+        assert!(is_behind(scene.hasty().caught_up().await, &key("chosen")));
+        scene.gate.open();
+        client.caught_up().await?;
+        assert_eq!((chosen.list(&Query::default())?.len(), web.list(&Query::default())?.len()), (1, 0));
+
+        // In, and out again: both are told.
+        for (app, there) in [("web", 1), ("db", 0)] {
+            scene.gate.hold();
+            client.patch::<ConfigMap>(&key("chosen"), &relabel(app)).await?;
+            assert!(is_behind(scene.hasty().caught_up().await, &key("chosen")), "{app}");
+            scene.gate.open();
+            client.caught_up().await?;
+            assert_eq!(web.list(&Query::default())?.len(), there, "{app}");
+        }
+        scene.stop().await
+    }
+
+    async fn a_delete_is_waited_for_even_of_what_the_cache_has_never_seen(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let (scene, _maps) = Scene::of_maps(&env, &namespace).await?;
+        let key = ObjectKey::new(&namespace, "brief");
+        scene.gate.hold();
+        Client::new(env.client()?)?.create(&map(&namespace, "brief", "blue")).await?;
+        assert!(scene.client.delete::<ConfigMap>(&key).await?);
+        assert!(!scene.client.delete::<ConfigMap>(&key).await?);
+        assert!(is_behind(scene.hasty().get::<ConfigMap>(&key).await, &key));
+        scene.gate.open();
+        assert_eq!(scene.client.get::<ConfigMap>(&key).await?, None);
+
+        let made = scene.client.create(&map(&namespace, "brief", "red")).await?;
+        scene.client.delete::<ConfigMap>(&key).await?;
+        let again = scene.client.create(&map(&namespace, "brief", "green")).await?;
+        let read = scene.client.get::<ConfigMap>(&key).await?.expect("it is there again");
+        assert_eq!(read.metadata.uid, again.metadata.uid);
+        assert_ne!(read.metadata.uid, made.metadata.uid);
+        scene.stop().await
+    }
+
+    async fn a_collection_that_is_deleted_is_gone_or_marked_in_the_next_list(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let (scene, _maps) = Scene::of_maps(&env, &namespace).await?;
+        let mut stays = map(&namespace, "stays", "blue");
+        stays.metadata.finalizers = Some(vec!["example.com/own-writes".into()]);
+        scene.client.create(&stays).await?;
+        scene.client.create(&map(&namespace, "goes", "blue")).await?;
+        scene.client.caught_up().await?;
+        let ours = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app in (stays, goes)")?;
+        scene.client.delete_collection(&ours).await?;
+        let left = scene.client.list(&ours).await?;
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert!(left[0].metadata.deletion_timestamp.is_some());
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        scene.client.patch::<ConfigMap>(&ObjectKey::of(&*left[0]), &free).await?;
+        assert!(scene.client.list(&ours).await?.is_empty());
+        scene.stop().await
+    }
+
+    async fn a_cache_that_ends_lets_its_readers_go(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let (scene, _maps) = Scene::of_maps(&env, &namespace).await?;
+        scene.gate.hold();
+        scene.client.create(&map(&namespace, "late", "blue")).await?;
+        let (client, key) = (scene.client.clone(), ObjectKey::new(&namespace, "late"));
+        let mut waiting = Box::pin(client.get::<ConfigMap>(&key));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(scene.stop);
+        scene.running.await??;
+        assert_eq!(waiting.await?, None, "what it had");
+        client.caught_up().await?;
+        Ok(())
+    }
+}
