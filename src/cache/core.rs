@@ -5,25 +5,20 @@
 //! has nothing to say before it was listed; the objects of one that leaves are gone, as if a list had not shown them any more.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. What comes twice, or too late, is nothing: a part's revision only grows, but for a list, which says where the server is now. What can no
-//! longer be read stays as it was until it can be again, or is gone; what never could is only counted.
+//! became. What can no longer be read stays as it was until it can be again, or is gone; what never could is only counted.
 
 use super::{
     fan::{Cursor, Event, Fan, Publisher},
-    ledger::{Fate, Ledger, Told},
+    ledger::{Fate, Ledger},
     life::first,
+    part::Part,
     parts::Parts,
-    reflect::{Failure, Sink},
     stats::{InformerStats, LARGEST, ObjectSize, Tally, Trouble},
     store::{Change, Entry, Store},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
 use parking_lot::Mutex;
-use std::{
-    cmp::Reverse,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::SystemTime,
-};
+use std::{cmp::Reverse, sync::Arc, time::SystemTime};
 use tokio::{sync::watch, time::Instant};
 
 /// How many are measured to find the largest.
@@ -48,17 +43,17 @@ pub(crate) enum Condition {
 
 pub(crate) struct Core<P> {
     pub(crate) store: Store<P>,
-    fan: Fan<P>,
+    pub(super) fan: Fan<P>,
     /// Told of every change once the store shows it.
     pub(crate) ledger: Arc<Ledger>,
-    decoder: Decoder,
+    pub(super) decoder: Decoder,
     /// How each part is. Held while the store changes, so that revisions are published in order.
-    parts: Mutex<Parts>,
+    pub(super) parts: Mutex<Parts>,
     condition: watch::Sender<Condition>,
     /// Whether the first list of every part has come: from then on, reads are served.
     listed: watch::Sender<bool>,
-    tally: Tally,
-    decode_errors: Trouble<Undecodable>,
+    pub(super) tally: Tally,
+    pub(super) decode_errors: Trouble<Undecodable>,
 }
 
 impl<P: Payload> Core<P> {
@@ -110,7 +105,7 @@ impl<P: Payload> Core<P> {
         self.ledger.leave(namespace);
         self.judge(&parts);
         drop(parts);
-        self.tally.happened(changes);
+        self.tally.happened(changes, Instant::now());
     }
 
     /// All parts that there are in the beginning have joined: when each was listed, so is the whole. What is of none of them, from before, is gone.
@@ -121,7 +116,7 @@ impl<P: Payload> Core<P> {
         self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
         drop(parts);
-        self.tally.happened(changes);
+        self.tally.happened(changes, Instant::now());
     }
 
     /// The conditions that it comes to be in.
@@ -159,7 +154,7 @@ impl<P: Payload> Core<P> {
     /// There is no such kind any more, nor are there objects. For when no loop runs.
     pub(crate) fn clear(&self) {
         let deleted = self.replace(|_| true, Vec::new(), &[], self.store.revision(), false);
-        self.tally.happened(deleted);
+        self.tally.happened(deleted, Instant::now());
         self.ledger.forget();
     }
 
@@ -238,7 +233,7 @@ impl<P: Payload> Core<P> {
     }
 
     /// A list of what it is `about`, in the store and told. What could not be read stays as it was.
-    fn replace(
+    pub(super) fn replace(
         &self,
         about: impl Fn(&ObjectKey) -> bool,
         entries: Vec<Entry<P>>,
@@ -255,156 +250,13 @@ impl<P: Payload> Core<P> {
     }
 
     /// A part has changed: what that says of the whole.
-    fn judge(&self, parts: &Parts) {
+    pub(super) fn judge(&self, parts: &Parts) {
         // Before anybody is told of a sync, so that who was told finds it so.
         self.set_condition(parts.worst().clone());
         if parts.are_listed() && !self.is_listed() {
             self.fan.write(|publisher| Publisher::synced(publisher));
             self.listed.send_replace(true);
         }
-    }
-}
-
-/// One loop's end of the informer: the objects of one namespace, or all that are in none of the others. Once that has left, it says nothing.
-pub(crate) struct Part<P> {
-    core: Arc<Core<P>>,
-    namespace: Option<String>,
-}
-
-impl<P: Payload> Part<P> {
-    /// This part has reached a revision: change the store at the one that all have, which is 0 until all were listed.
-    fn at<R: Default>(&self, revision: u64, change: impl FnOnce(u64, &Parts) -> R) -> R {
-        let mut parts = self.core.parts.lock();
-        let Some(state) = parts.get_mut(self.namespace.as_deref()) else { return R::default() };
-        state.revision = Some(revision);
-        state.heard = Some(Instant::now());
-        let all = self.core.is_listed() || parts.are_listed();
-        change(parts.reached().filter(|_| all).unwrap_or_default(), &parts)
-    }
-
-    /// The revision it is at, or this one if that is later.
-    fn reached(&self, revision: u64) -> u64 {
-        let mut parts = self.core.parts.lock();
-        let at = parts.get_mut(self.namespace.as_deref()).and_then(|part| part.revision);
-        at.map_or(revision, |at| at.max(revision))
-    }
-
-    fn is_listed(&self) -> bool {
-        let mut parts = self.core.parts.lock();
-        parts.get_mut(self.namespace.as_deref()).is_some_and(|part| part.revision.is_some())
-    }
-
-    fn is(&self, change: impl FnOnce(&mut Condition)) {
-        let mut parts = self.core.parts.lock();
-        if let Some(state) = parts.get_mut(self.namespace.as_deref()) {
-            change(&mut state.condition);
-            self.core.judge(&parts);
-        }
-    }
-
-    /// For those who wait for their own writes.
-    fn told(&self, revision: u64, told: &Told<'_>) {
-        self.core.ledger.told(self.namespace.as_deref(), revision, told);
-    }
-}
-
-impl<P: Payload> Sink for Part<P> {
-    type Payload = P;
-
-    fn decoder(&self) -> &Decoder {
-        &self.core.decoder
-    }
-
-    fn all(&self, entries: Vec<Entry<P>>, unread: Vec<ObjectKey>, revision: u64) {
-        let core = &self.core;
-        let again = self.is_listed();
-        let first = !again && !core.is_listed();
-        let changes = self.at(revision, |reached, parts| {
-            let about = |key: &ObjectKey| parts.has(self.namespace.as_deref(), key);
-            core.replace(about, entries, &unread, reached, first)
-        });
-        core.tally.happened(changes);
-        core.tally.relists.fetch_add(u64::from(again), Relaxed);
-        self.well();
-        self.told(revision, &Told::All(&|key, uid| core.fate(key, uid)));
-    }
-
-    fn put(&self, entry: Entry<P>, revision: u64) {
-        let core = &self.core;
-        if entry.object.revision().is_some_and(|new| new <= self.reached(0)) {
-            // Told before; it may be gone since.
-            return;
-        }
-        let (key, object) = (entry.key.clone(), entry.object.clone());
-        self.at(self.reached(revision), |reached, _| {
-            core.fan.write(|publisher| {
-                let old = core.store.put(entry.clone(), reached);
-                publisher.publish(match old {
-                    Some(old) => Event::Update { old, new: entry },
-                    None => Event::Create { object: entry, initial: false },
-                });
-            });
-        });
-        core.tally.happened(1);
-        let meta = object.meta();
-        let marked = meta.uid().filter(|_| meta.is_deleting());
-        self.told(revision, &marked.map_or(Told::Other, |uid| Told::Deleting(&key, uid)));
-    }
-
-    fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
-        let core = &self.core;
-        let known = core.store.get(key).and_then(|known| known.revision());
-        if known.is_some_and(|known| known > revision && revision > 0) {
-            // Told before; it was made anew since.
-            return;
-        }
-        let uid = last.as_ref().and_then(|last| last.meta().uid().map(str::to_owned));
-        let deleted = self.at(self.reached(revision), |reached, _| {
-            core.fan.write(|publisher| {
-                let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
-                if let Some(last) = last {
-                    entry.object = Arc::new(last);
-                }
-                publisher.publish(Event::Delete { object: entry, state_unknown: false });
-                1
-            })
-        });
-        core.tally.happened(deleted);
-        self.told(revision, &Told::Gone(key, uid.as_deref()));
-    }
-
-    fn nothing_up_to(&self, revision: u64) {
-        // Bookmarks come once in a while, and when there is time.
-        self.core.decoder.sweep();
-        self.at(self.reached(revision), |reached, _| self.core.store.advance(reached));
-        self.told(revision, &Told::Other);
-    }
-
-    fn undecodable(&self, what: Undecodable) {
-        self.core.decode_errors.note(what);
-    }
-
-    fn watching(&self) {
-        let mut parts = self.core.parts.lock();
-        let Some(part) = parts.get_mut(self.namespace.as_deref()) else { return };
-        part.heard = Some(Instant::now());
-        if std::mem::replace(&mut part.watched, true) {
-            self.core.tally.watch_restarts.fetch_add(1, Relaxed);
-        }
-    }
-
-    fn well(&self) {
-        self.is(|condition| *condition = Condition::Synced);
-    }
-
-    fn failed(&self, failure: &Failure) {
-        let error = failure.to_string();
-        self.is(|condition| {
-            *condition = match condition {
-                Condition::Degraded { since, .. } => Condition::Degraded { since: *since, error },
-                _ => Condition::Degraded { since: SystemTime::now(), error },
-            };
-        });
     }
 }
 

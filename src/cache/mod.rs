@@ -65,6 +65,7 @@ mod loops;
 mod metrics;
 mod namespaces;
 mod options;
+mod part;
 mod parts;
 mod plan;
 mod query;

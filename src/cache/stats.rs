@@ -126,11 +126,10 @@ struct Recent {
 }
 
 impl Tally {
-    pub(super) fn happened(&self, events: u64) {
+    pub(super) fn happened(&self, events: u64, now: Instant) {
         if events > 0 {
             self.events.fetch_add(events, Relaxed);
             let mut recent = self.recent.lock();
-            let now = Instant::now();
             let before = recent.map_or(0.0, |recent| recent.rate_at(now));
             *recent = Some(Recent { last: now, rate: before + events as f64 / WINDOW.as_secs_f64() });
         }
@@ -202,7 +201,7 @@ mod tests {
         let rate = || tally.read().events_per_second;
         assert!(rate() == 0.0 && tally.read().since_last_event.is_none());
         for _ in 0..600 {
-            tally.happened(10);
+            tally.happened(10, Instant::now());
             advance(Duration::from_secs(1)).await;
         }
         assert!((9.5..10.5).contains(&rate()), "{}", rate());

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     cache::{
         fan::Item,
-        reflect::{Place, Reflector},
+        reflect::{Failure, Place, Reflector, Sink},
     },
     object::{Compact, MetadataOnly},
 };

@@ -24,7 +24,7 @@ impl Ledger {
 
     /// A part has come to this revision. The store shows it.
     pub(crate) fn told(&self, part: Option<&str>, revision: u64, told: &Told<'_>) {
-        let wakers = self.0.lock().told(part.unwrap_or_default(), revision, told, Instant::now());
+        let wakers = self.0.lock().told(part.unwrap_or_default(), revision, told, Instant::now);
         wake(wakers);
     }
 

@@ -126,7 +126,7 @@ impl State {
     }
 
     /// A part is at this revision, and the store shows it.
-    pub(super) fn told(&mut self, part: &str, revision: u64, told: &Told<'_>, now: Instant) -> Vec<Waker> {
+    pub(super) fn told(&mut self, part: &str, revision: u64, told: &Told<'_>, now: fn() -> Instant) -> Vec<Waker> {
         let Some(reached) = self.parts.get_mut(part) else { return Vec::new() };
         let before = mem::replace(reached, revision);
         if !matches!(told, Told::All(_)) {
@@ -140,6 +140,7 @@ impl State {
         if self.entries.is_empty() && self.announced.is_empty() {
             return Vec::new();
         }
+        let now = now();
         let shown = self.revisions.range(..=(revision, Id::MAX)).map(|(_, id)| *id);
         let shown = shown.filter(|id| self.part_of(&self.entries[id].key) == part).collect();
         let mut wakers = self.shown(shown, now);

@@ -88,6 +88,12 @@ impl Failure {
     }
 }
 
+/// What can be told of an object that cannot be decoded.
+struct Unread {
+    key: Option<ObjectKey>,
+    revision: Option<u64>,
+}
+
 /// What to do next, and what went wrong before.
 struct Next {
     /// Watch from this version; list if there is none.
@@ -201,8 +207,8 @@ impl<S: Sink> Reflector<S> {
             match wire::line(&line) {
                 Ok(Line::Put(object)) => self.list_one(object, &mut listed),
                 Ok(Line::Deleted(object)) => match self.decode(object) {
-                    Ok(Entry { key, .. }) | Err(Some(key)) => listed.deleted(key),
-                    Err(None) => {}
+                    Ok(Entry { key, .. }) | Err(Unread { key: Some(key), .. }) => listed.deleted(key),
+                    Err(Unread { key: None, .. }) => {}
                 },
                 Ok(Line::Bookmark { version, initial: true }) => {
                     self.all(listed, &version);
@@ -282,17 +288,25 @@ impl<S: Sink> Reflector<S> {
     fn list_one(&self, object: &RawValue, listed: &mut Listed<S::Payload>) {
         match self.decode(object) {
             Ok(entry) => listed.put(entry),
-            Err(Some(key)) => listed.unread(key),
-            Err(None) => {}
+            Err(Unread { key: Some(key), .. }) => listed.unread(key),
+            Err(Unread { key: None, .. }) => {}
         }
     }
 
     /// Gives the version it is at.
     fn put(&self, object: &RawValue) -> Option<String> {
-        let entry = self.decode(object).ok()?;
-        let version = entry.object.meta().resource_version()?.to_owned();
-        self.sink.put(entry, revision(&version));
-        Some(version)
+        match self.decode(object) {
+            Ok(entry) => {
+                let version = entry.object.meta().resource_version()?.to_owned();
+                self.sink.put(entry, revision(&version));
+                Some(version)
+            }
+            // It happened, and is not to be told again.
+            Err(unread) => {
+                self.sink.nothing_up_to(unread.revision?);
+                unread.revision.map(|revision| revision.to_string())
+            }
+        }
     }
 
     fn deleted(&self, object: &RawValue) -> Option<String> {
@@ -311,17 +325,16 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Which one it is, if it cannot be decoded and that can be told.
-    fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Option<ObjectKey>> {
+    fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Unread> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
             Ok(payload) => {
                 let bytes = self.sink.decoder().weigh(&payload, object.get().len());
                 Ok(Entry { key: payload.key(), object: Arc::new(payload), bytes })
             }
             Err(what) => {
-                let key = what.key.clone();
+                let unread = Unread { key: what.key.clone(), revision: what.revision };
                 self.sink.undecodable(what);
-                Err(key)
+                Err(unread)
             }
         }
     }

@@ -1,0 +1,155 @@
+//! One list and watch loop's end of an informer: what it is told goes into the store, then to the handlers, then to those who wait for it.
+//!
+//! What holds: a part's revision only grows, but for a list; what is told twice, or too late, is nothing.
+
+use super::{
+    core::{Condition, Core},
+    fan::Event,
+    ledger::Told,
+    parts::Parts,
+    reflect::{Failure, Sink},
+    store::Entry,
+};
+use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::SystemTime,
+};
+use tokio::time::Instant;
+
+/// The objects of one namespace, or all that are in none of the others. Once that has left, it says nothing.
+pub(crate) struct Part<P> {
+    pub(super) core: Arc<Core<P>>,
+    pub(super) namespace: Option<String>,
+}
+
+impl<P: Payload> Part<P> {
+    /// This part has come from one revision to another: change the store at the one that all have, which is 0 until all were listed. `change` gives how
+    /// much that was, and is told where this part was, if it was listed.
+    fn at(&self, revision: u64, is_list: bool, change: impl FnOnce(u64, &Parts, Option<u64>) -> u64) {
+        let now = Instant::now();
+        let mut parts = self.core.parts.lock();
+        let Some(state) = parts.get_mut(self.namespace.as_deref()) else { return };
+        let before = state.revision;
+        // A list says where the server is now, even if it was set back. Anything else that is older comes late.
+        state.revision = if is_list { Some(revision) } else { before.max(Some(revision)) };
+        state.heard = Some(now);
+        let all = self.core.is_listed() || parts.are_listed();
+        let changes = change(parts.reached().filter(|_| all).unwrap_or_default(), &parts, before);
+        drop(parts);
+        self.core.tally.happened(changes, now);
+    }
+
+    fn is(&self, change: impl FnOnce(&mut Condition)) {
+        let mut parts = self.core.parts.lock();
+        if let Some(state) = parts.get_mut(self.namespace.as_deref()) {
+            change(&mut state.condition);
+            self.core.judge(&parts);
+        }
+    }
+
+    /// For those who wait for their own writes.
+    fn told(&self, revision: u64, told: &Told<'_>) {
+        self.core.ledger.told(self.namespace.as_deref(), revision, told);
+    }
+}
+
+impl<P: Payload> Sink for Part<P> {
+    type Payload = P;
+
+    fn decoder(&self) -> &Decoder {
+        &self.core.decoder
+    }
+
+    fn all(&self, entries: Vec<Entry<P>>, unread: Vec<ObjectKey>, revision: u64) {
+        let core = &self.core;
+        self.at(revision, true, |reached, parts, before| {
+            let first = before.is_none() && !core.is_listed();
+            core.tally.relists.fetch_add(u64::from(before.is_some()), Relaxed);
+            let about = |key: &ObjectKey| parts.has(self.namespace.as_deref(), key);
+            core.replace(about, entries, &unread, reached, first)
+        });
+        self.well();
+        self.told(revision, &Told::All(&|key, uid| core.fate(key, uid)));
+    }
+
+    fn put(&self, entry: Entry<P>, revision: u64) {
+        let core = &self.core;
+        let (key, object) = (entry.key.clone(), entry.object.clone());
+        self.at(revision, false, |reached, _, before| {
+            if object.revision().is_some_and(|new| Some(new) <= before) {
+                // Told before; it may be gone since.
+                return 0;
+            }
+            core.fan.write(|publisher| {
+                let old = core.store.put(entry.clone(), reached);
+                publisher.publish(match old {
+                    Some(old) => Event::Update { old, new: entry },
+                    None => Event::Create { object: entry, initial: false },
+                });
+            });
+            1
+        });
+        let meta = object.meta();
+        let marked = meta.uid().filter(|_| meta.is_deleting());
+        self.told(revision, &marked.map_or(Told::Other, |uid| Told::Deleting(&key, uid)));
+    }
+
+    fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
+        let core = &self.core;
+        let uid = last.as_ref().and_then(|last| last.meta().uid().map(str::to_owned));
+        self.at(revision, false, |reached, _, _| {
+            let known = core.store.get(key).and_then(|known| known.revision());
+            if known.is_some_and(|known| known > revision && revision > 0) {
+                // Told before; it was made anew since.
+                return 0;
+            }
+            core.fan.write(|publisher| {
+                let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
+                if let Some(last) = last {
+                    entry.object = Arc::new(last);
+                }
+                publisher.publish(Event::Delete { object: entry, state_unknown: false });
+                1
+            })
+        });
+        self.told(revision, &Told::Gone(key, uid.as_deref()));
+    }
+
+    fn nothing_up_to(&self, revision: u64) {
+        // Bookmarks come once in a while, and when there is time.
+        self.core.decoder.sweep();
+        self.at(revision, false, |reached, _, _| {
+            self.core.store.advance(reached);
+            0
+        });
+        self.told(revision, &Told::Other);
+    }
+
+    fn undecodable(&self, what: Undecodable) {
+        self.core.decode_errors.note(what);
+    }
+
+    fn watching(&self) {
+        let mut parts = self.core.parts.lock();
+        let Some(part) = parts.get_mut(self.namespace.as_deref()) else { return };
+        part.heard = Some(Instant::now());
+        if std::mem::replace(&mut part.watched, true) {
+            self.core.tally.watch_restarts.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn well(&self) {
+        self.is(|condition| *condition = Condition::Synced);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        let error = failure.to_string();
+        self.is(|condition| {
+            *condition = match condition {
+                Condition::Degraded { since, .. } => Condition::Degraded { since: *since, error },
+                _ => Condition::Degraded { since: SystemTime::now(), error },
+            };
+        });
+    }
+}
