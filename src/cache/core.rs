@@ -179,6 +179,11 @@ pub(crate) struct Part<P> {
 }
 
 impl<P> Part<P> {
+    #[cfg(feature = "bench-internals")]
+    pub(super) fn core(&self) -> &Core<P> {
+        &self.core
+    }
+
     /// This part has reached a revision: change the store at the one that all have, which is 0 until all were listed.
     fn at<R>(&self, revision: u64, change: impl FnOnce(u64) -> R) -> R {
         let mut parts = self.core.parts.lock();

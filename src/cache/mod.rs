@@ -44,6 +44,9 @@
 //! Inside, `reflect` asks the server and says what it has, `core` puts it into the `store` and tells the handlers through the `fan`; `erased` is that
 //! whatever the form, for the handles above.
 
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod bench;
 mod core;
 mod erased;
 mod error;
