@@ -74,7 +74,8 @@ fn main() -> ExitCode {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--list"] => {
             for workload in all() {
-                for (name, form) in workload.names.iter().flat_map(|name| workload.forms.iter().map(move |f| (name, f))) {
+                for (name, form) in workload.names.iter().flat_map(|name| workload.forms.iter().map(move |f| (name, f)))
+                {
                     println!("{name} {}", form.name());
                 }
             }

@@ -21,12 +21,7 @@ const BATCH: usize = 100;
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![
-        Workload {
-            names: &["get", "get-2t"],
-            unit: "ns",
-            forms: FORMS,
-            run: |form, quick| fed!(form, gets, quick),
-        },
+        Workload { names: &["get", "get-2t"], unit: "ns", forms: FORMS, run: |form, quick| fed!(form, gets, quick) },
         Workload {
             names: &["list-100k", "list-label", "index-1000", "index-100"],
             unit: "us",

@@ -97,7 +97,8 @@ async fn answer(socket: TcpStream, events: &[u8]) -> std::io::Result<()> {
             "kind": "PodList", "apiVersion": "v1", "items": [], "metadata": {"resourceVersion": FIRST_REVISION.to_string()},
         })
         .to_string();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", list.len());
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", list.len());
         socket.write_all(head.as_bytes()).await?;
         socket.write_all(list.as_bytes()).await?;
     }
