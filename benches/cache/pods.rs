@@ -3,6 +3,8 @@
 //!
 //! The rule: line breaks and indentation are left out; then `@NAME@` is replaced.
 
+use std::fmt::Write;
+
 const POD: &str = include_str!("../peers/cache/pod.json");
 const MANAGED_FIELDS: &str = include_str!("../peers/cache/managed-fields.json");
 
@@ -33,17 +35,18 @@ impl Pods {
     pub(crate) fn json(&self, number: usize, revision: u64) -> String {
         let mut text = String::with_capacity(8_192);
         for (at, part) in self.parts.iter().enumerate() {
-            match part.as_str() {
-                text_between if at % 2 == 0 => text += text_between,
-                "NUMBER" => text += &format!("{number:08}"),
-                "NAMESPACE" => text += &format!("{:03}", number % NAMESPACES),
-                "NODE" => text += &format!("{:03}", number / 100 % NODES),
-                "SET" => text += &format!("{:04}", number % SETS),
-                "APP" => text += &(number % APPS).to_string(),
-                "REVISION" => text += &revision.to_string(),
-                "MANAGED" => text += &self.managed_fields,
+            let written = match part.as_str() {
+                between if at % 2 == 0 => text.write_str(between),
+                "NUMBER" => write!(text, "{number:08}"),
+                "NAMESPACE" => write!(text, "{:03}", number % NAMESPACES),
+                "NODE" => write!(text, "{:03}", number / 100 % NODES),
+                "SET" => write!(text, "{:04}", number % SETS),
+                "APP" => write!(text, "{}", number % APPS),
+                "REVISION" => write!(text, "{revision}"),
+                "MANAGED" => text.write_str(&self.managed_fields),
                 other => panic!("pod.json has an unknown @{other}@"),
-            }
+            };
+            written.expect("a string takes everything");
         }
         text
     }

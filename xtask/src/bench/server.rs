@@ -43,7 +43,7 @@ impl Server {
         let Ok(line) = receiver.recv_timeout(READY) else {
             bail!("`{shown}` was not ready after {} s", READY.as_secs());
         };
-        server.kubeconfig = line?.trim().to_owned();
+        line?.trim().clone_into(&mut server.kubeconfig);
         if server.kubeconfig.is_empty() {
             let status = server.child.wait()?;
             ensure!(status.code() == Some(CANNOT), "`{shown}` failed ({status}): see its message above");
