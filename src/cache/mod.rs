@@ -49,6 +49,9 @@
 
 mod arrivals;
 mod asked;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod bench;
 mod core;
 mod discover;
 mod erased;

@@ -4,6 +4,8 @@
 //! - `EXE WORKLOAD IMPLEMENTATION [--quick]` measures one pair once and prints a JSON line for each value,
 //!   `{"workload", "implementation", "unit", "value"}`. One run may yield several workloads (a median and a percentile).
 //! - Ours takes `--one` before the pair, because `cargo bench` starts the same program for criterion.
+//! - Where a group says so, `EXE --objects` prints a hash of the objects it measures with, and ours with `--serve WORKLOAD` is
+//!   the server that `KUBECONFIG` names for the others.
 
 use std::{
     io::Read,
@@ -17,7 +19,10 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::groups::Group;
+use super::{
+    groups::{Group, RustPeer},
+    server::Server,
+};
 use crate::process;
 
 /// A repetition that takes longer hangs.
@@ -71,11 +76,11 @@ impl Programs {
         let mut programs = vec![Program { path: executable(ours, group.bench)?, before: &["--one"] }];
         let mut absent = Vec::new();
         if peers {
-            for package in group.packages {
+            for RustPeer { package, bin } in group.packages {
                 let mut peer = process::cargo(root);
                 // The profile that cargo bench uses for ours: optimised alike.
-                peer.args(["build", "--locked", "--profile", "bench", "--package", package]);
-                programs.push(Program { path: executable(peer, package)?, before: &[] });
+                peer.args(["build", "--locked", "--profile", "bench", "--package", package, "--bin", bin]);
+                programs.push(Program { path: executable(peer, bin)?, before: &[] });
             }
             match group.go {
                 Some(module) if process::answers("go", "version") => {
@@ -87,27 +92,59 @@ impl Programs {
                 None => {}
             }
         }
-        Ok(Self { all: programs, absent, folder })
+        let programs = Self { all: programs, absent, folder };
+        if group.same_objects {
+            programs.check_objects()?;
+        }
+        Ok(programs)
+    }
+
+    /// What is not measured with the same objects cannot be compared.
+    fn check_objects(&self) -> Result<()> {
+        let mut first = None;
+        for program in &self.all {
+            let hash = process::stdout(self.command(program, &["--objects"]))?;
+            let expected = first.get_or_insert_with(|| hash.clone());
+            ensure!(
+                hash == *expected,
+                "{} makes other objects than ours: compare its generator with benches/cache/pods.rs",
+                program.path.display()
+            );
+        }
+        Ok(())
+    }
+
+    fn command(&self, program: &Program, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&program.path);
+        command.args(arguments).current_dir(&self.folder);
+        command
+    }
+
+    /// The server of that workload; nothing if it cannot be had here.
+    pub(super) fn serve(&self, workload: &str, quick: bool) -> Result<Option<Server>> {
+        let quick: &[&str] = if quick { &["--quick"] } else { &[] };
+        Server::start(self.command(&self.all[0], &[&["--serve", workload], quick].concat()))
     }
 
     /// Every pair that the programs can measure.
     pub(super) fn pairs(&self) -> Result<Vec<Pair>> {
         let mut pairs = Vec::new();
         for (index, program) in self.all.iter().enumerate() {
-            let mut list = Command::new(&program.path);
-            list.arg("--list").current_dir(&self.folder);
-            pairs.extend(listed(&process::stdout(list)?, index)?);
+            pairs.extend(listed(&process::stdout(self.command(program, &["--list"]))?, index)?);
         }
         Ok(pairs)
     }
 
-    /// Measures a pair once.
-    pub(super) fn measure(&self, pair: &Pair, quick: bool) -> Result<Vec<Measurement>> {
+    /// Measures a pair once, against the server if it needs one.
+    pub(super) fn measure(&self, pair: &Pair, quick: bool, server: Option<&Server>) -> Result<Vec<Measurement>> {
         let program = &self.all[pair.program];
-        let mut command = Command::new(&program.path);
-        command.args(program.before).args([&pair.workload, &pair.implementation]).current_dir(&self.folder);
+        let mut command = self.command(program, program.before);
+        command.args([&pair.workload, &pair.implementation]);
         if quick {
             command.arg("--quick");
+        }
+        if let Some(server) = server {
+            command.env("KUBECONFIG", &server.kubeconfig);
         }
         let output = within(PATIENCE, command)?;
         measurements(&output, pair)
@@ -190,8 +227,8 @@ fn measurements(output: &str, pair: &Pair) -> Result<Vec<Measurement>> {
             measurement.implementation
         );
         ensure!(
-            ["ns", "us", "B", "%"].contains(&unit.as_str()) || unit.ends_with("/s"),
-            "{workload} {implementation} reported the unit `{unit}`: use ns, us, B, % or one that ends in /s"
+            ["ns", "us", "ms", "B", "%"].contains(&unit.as_str()) || unit.ends_with("/s"),
+            "{workload} {implementation} reported the unit `{unit}`: use ns, us, ms, B, % or one that ends in /s"
         );
         ensure!(value.is_finite() && *value >= 0.0, "{workload} {implementation} reported {value} {unit}");
         found.push(measurement);

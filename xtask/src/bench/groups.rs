@@ -1,6 +1,8 @@
 //! What is measured, as data: the groups, their implementations, workloads and targets. The targets are ratios to the
 //! peers in the same run, or limits; they come with the project's performance specification.
 
+use super::cache;
+
 /// Workloads that one table shows together.
 pub(super) struct Group {
     pub(super) name: &'static str,
@@ -9,13 +11,26 @@ pub(super) struct Group {
     pub(super) bench: &'static str,
     /// The folder of the Go module with peers, if there are any.
     pub(super) go: Option<&'static str>,
-    /// Packages of this workspace with further peers.
-    pub(super) packages: &'static [&'static str],
+    /// Programs of this workspace with further peers.
+    pub(super) packages: &'static [RustPeer],
     /// Which of ours is compared with which peers.
     pub(super) families: &'static [Family],
     /// In the order of the table. What the executables offer beyond these comes after them, without targets.
     pub(super) workloads: &'static [Workload],
     pub(super) checks: &'static [Check],
+    /// Workloads that need a server: our program has one.
+    pub(super) served: &'static [&'static str],
+    /// Whether all programs make the same objects, and tell so by `--objects`.
+    pub(super) same_objects: bool,
+    /// What is smaller in a quick run than its name says.
+    pub(super) quick_says: Option<&'static str>,
+    /// Why pairs are not there that one might look for.
+    pub(super) left_out: &'static [&'static str],
+}
+
+pub(super) struct RustPeer {
+    pub(super) package: &'static str,
+    pub(super) bin: &'static str,
 }
 
 /// Bare is compared with bare, and with metrics with metrics.
@@ -41,8 +56,12 @@ pub(super) struct Workload {
 pub(super) enum Target {
     /// At least so many times better than that peer.
     Ratio(&'static str, f64),
+    /// One of ours, though another is compared with that peer.
+    RatioOf { ours: &'static str, peer: &'static str, least: f64 },
     /// Each of ours at most this, in the row's unit.
     AtMost(f64),
+    /// One of ours.
+    AtMostOf(&'static str, f64),
 }
 
 /// A target that spans workloads.
@@ -53,13 +72,13 @@ pub(super) enum Check {
     Extra { plain: &'static str, with: &'static str, at_most: f64 },
 }
 
-const CLIENT_GO: &str = "client-go";
+pub(super) const CLIENT_GO: &str = "client-go";
 const CLIENT_GO_PROM: &str = "client-go+prom";
-const CONTROLLER_RUNTIME: &str = "controller-runtime";
+pub(super) const CONTROLLER_RUNTIME: &str = "controller-runtime";
 const CONTROLLER_RUNTIME_PROM: &str = "controller-runtime+prom";
-const KUBE_RUNTIME: &str = "kube-runtime";
+pub(super) const KUBE_RUNTIME: &str = "kube-runtime";
 
-pub(super) const GROUPS: &[Group] = &[QUEUE_GROUP, APISERVER_GROUP];
+pub(super) const GROUPS: &[Group] = &[QUEUE_GROUP, APISERVER_GROUP, cache::GROUP];
 
 const APISERVER_GROUP: Group = Group {
     name: "apiserver",
@@ -81,6 +100,10 @@ const APISERVER_GROUP: Group = Group {
         workload("memory-100k", 5, &[Target::AtMost(150.0)]),
     ],
     checks: &[],
+    served: &[],
+    same_objects: false,
+    quick_says: None,
+    left_out: &[],
 };
 
 const QUEUE_GROUP: Group = Group {
@@ -88,7 +111,7 @@ const QUEUE_GROUP: Group = Group {
     package: "steersman",
     bench: "queue",
     go: Some("benches/peers"),
-    packages: &["steersman-peer-kube-runtime"],
+    packages: &[RustPeer { package: "steersman-peer-kube-runtime", bin: "steersman-peer-kube-runtime" }],
     families: &[
         Family {
             ours: "steersman",
@@ -108,6 +131,10 @@ const QUEUE_GROUP: Group = Group {
         Check::Growth { from: "filldrain-1k", to: "filldrain-1m", at_most: 4.0 },
         Check::Extra { plain: "steersman", with: "steersman+metrics", at_most: 60.0 },
     ],
+    served: &[],
+    same_objects: false,
+    quick_says: None,
+    left_out: &[],
 };
 
 const QUEUE: &[Workload] = &[
@@ -182,7 +209,7 @@ const QUEUE: &[Workload] = &[
     workload("bytes-limited", 7, &[Target::AtMost(110.0)]),
 ];
 
-const fn workload(name: &'static str, weight: u32, targets: &'static [Target]) -> Workload {
+pub(super) const fn workload(name: &'static str, weight: u32, targets: &'static [Target]) -> Workload {
     Workload { name, weight, targets }
 }
 
@@ -215,11 +242,17 @@ mod tests {
         for group in GROUPS {
             for workload in group.workloads {
                 for target in workload.targets {
-                    if let Target::Ratio(peer, _) = target {
-                        assert!(group.ours_for(peer).is_some(), "{}: {peer}", workload.name);
-                    }
+                    let named: &[&str] = match target {
+                        Target::Ratio(peer, _) => &[peer],
+                        Target::RatioOf { ours, peer, .. } => &[ours, peer],
+                        Target::AtMostOf(ours, _) => &[ours],
+                        Target::AtMost(_) => &[],
+                    };
+                    let known = |name: &&str| group.implementations().any(|known| known == *name);
+                    assert!(named.iter().all(known), "{}: {named:?}", workload.name);
                 }
             }
+            assert!(group.served.iter().all(|name| group.workload(name).is_some()));
             let names: Vec<&str> = group.workloads.iter().map(|workload| workload.name).collect();
             for check in group.checks {
                 match check {

@@ -11,6 +11,7 @@ use super::{
     pace::Pace,
     quiet::{Reading, TOLERATED},
     rows::Samples,
+    server::Server,
 };
 use crate::progress;
 
@@ -25,6 +26,8 @@ struct Planned {
     /// The same workload on every implementation.
     pairs: Vec<Pair>,
     weight: f64,
+    /// Whether it needs a server.
+    served: bool,
 }
 
 impl Plan {
@@ -47,7 +50,8 @@ impl Plan {
         let planned = |name: &str| {
             let mut pairs: Vec<Pair> = pairs.iter().filter(|pair| pair.workload == name).cloned().collect();
             pairs.sort_by_key(|pair| place(pair).unwrap_or(usize::MAX));
-            Planned { pairs, weight: group.workload(name).map_or(1.0, |known| f64::from(known.weight)) }
+            let weight = group.workload(name).map_or(1.0, |known| f64::from(known.weight));
+            Planned { pairs, weight, served: group.served.contains(&name) }
         };
         let workloads = names.into_iter().map(planned).filter(|planned| !planned.pairs.is_empty()).collect();
         Self { workloads, missing }
@@ -79,7 +83,16 @@ struct Contender<'a> {
 }
 
 pub(super) fn all(plan: &Plan, programs: &Programs, pace: &Pace, quick: bool) -> Measured {
-    let mut run = Run { programs, pace, quick, samples: Samples::default(), disturbed: vec![], failures: vec![] };
+    let mut run = Run {
+        programs,
+        pace,
+        quick,
+        server: None,
+        samples: Samples::default(),
+        disturbed: vec![],
+        failures: vec![],
+        absent: vec![],
+    };
     let count = plan.workloads.len();
     let total: f64 = plan.workloads.iter().map(|planned| planned.weight).sum();
     let mut weight = 0.0;
@@ -94,7 +107,11 @@ pub(super) fn all(plan: &Plan, programs: &Programs, pace: &Pace, quick: bool) ->
         let left = left.map_or_else(String::new, |left| format!(", about {} left", progress::words(left)));
         let implementations = progress::counted(pairs.len(), "implementation");
         eprintln!("[{:>2}/{count}] {} ({implementations}{left})", position + 1, first.workload);
+        if planned.served && !run.serve(&first.workload) {
+            continue;
+        }
         run.workload(&pairs, weight / total);
+        run.server = None;
     }
     let complete = run.failures.is_empty();
     Measured { remarks: run.remarks(), samples: run.samples, complete }
@@ -104,13 +121,27 @@ struct Run<'a> {
     programs: &'a Programs,
     pace: &'a Pace,
     quick: bool,
+    /// That of the workload that is being measured.
+    server: Option<Server>,
     samples: Samples,
     /// Repetitions kept although others took that share of a core.
     disturbed: Vec<(String, f64)>,
     failures: Vec<String>,
+    /// Workloads without the server they need.
+    absent: Vec<String>,
 }
 
 impl Run<'_> {
+    /// Starts the workload's server; false if there is none.
+    fn serve(&mut self, workload: &str) -> bool {
+        match self.programs.serve(workload, self.quick) {
+            Ok(Some(server)) => self.server = Some(server),
+            Ok(None) => self.absent.push(format!("not measured, because its server cannot be had here: {workload}")),
+            Err(error) => self.failures.push(format!("{error:#}")),
+        }
+        self.server.is_some()
+    }
+
     /// Measures one workload, which ends at `share` of the run.
     fn workload(&mut self, pairs: &[&Pair], share: f64) {
         let begin = |pair| Contender { pair, extra: self.pace.extra, cost: Duration::ZERO, rounds: self.pace.rounds };
@@ -160,16 +191,19 @@ impl Run<'_> {
 
     /// Measures once, and tells what share of a core others took meanwhile.
     fn once(&self, contender: &mut Contender<'_>) -> (Result<Vec<Measurement>>, f64) {
-        let (start, before) = (Instant::now(), Reading::now());
-        let result = self.programs.measure(contender.pair, self.quick);
+        let server = self.server.as_ref();
+        let reading = || Reading::now(server.map(Server::id));
+        let (start, before) = (Instant::now(), reading());
+        let result = self.programs.measure(contender.pair, self.quick, server);
         contender.cost = start.elapsed();
-        let others = Reading::now().zip(before).map_or(0.0, |(after, before)| after.others_since(&before));
+        let others = reading().zip(before).map_or(0.0, |(after, before)| after.others_since(&before));
         (result, others)
     }
 
     fn remarks(&self) -> Vec<String> {
         let mut remarks: Vec<String> = self.failures.iter().map(|failure| format!("FAILED: {failure}")).collect();
-        if Reading::now().is_none() {
+        remarks.extend(self.absent.iter().cloned());
+        if Reading::now(None).is_none() {
             remarks.push("whether the machine was quiet is not known: this system has no /proc/stat".into());
         }
         remarks.extend(disturbances(&self.disturbed));

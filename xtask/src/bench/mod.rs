@@ -3,6 +3,7 @@
 //!
 //! Wall time never fails the command: a missed target is printed, not an error. A repetition that fails is one.
 
+mod cache;
 mod executables;
 mod groups;
 mod machine;
@@ -10,6 +11,7 @@ mod measure;
 mod pace;
 mod quiet;
 mod rows;
+mod server;
 mod table;
 
 use std::{fs, path::PathBuf, time::Instant};
@@ -37,7 +39,7 @@ pub(crate) struct Options {
     /// Measure the other implementations too (needs Go for those written in it)
     #[arg(long)]
     peers: bool,
-    /// Fewer and shorter repetitions: the same rows in under four minutes
+    /// Fewer and shorter repetitions of the same rows: minutes instead of half an hour
     #[arg(long)]
     quick: bool,
     /// Only the workloads whose name contains this
@@ -53,13 +55,15 @@ pub(crate) struct Options {
 
 /// The packages that hold peers, which nothing but the bench needs in an optimised build.
 pub(crate) fn peer_packages() -> impl Iterator<Item = &'static str> {
-    GROUPS.iter().flat_map(|group| group.packages.iter().copied())
+    GROUPS.iter().flat_map(|group| group.packages.iter().map(|peer| peer.package))
 }
 
 /// What `--json` writes; the same for every group.
 #[derive(Serialize)]
 struct Report<'a> {
     machine: &'a Machine,
+    /// Whether sizes are smaller than the names of some workloads say.
+    quick: bool,
     rows: &'a [Row],
 }
 
@@ -88,13 +92,18 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let table = Table { group, rows: &rows };
     println!("{}\n", machine.text());
     println!("{}", if options.markdown { table.markdown() } else { table.text() });
-    for note in table.checks().iter().chain(&programs.absent).chain(&plan.missing).chain(&measured.remarks) {
+    let mut notes = [table.checks(), programs.absent.clone(), plan.missing.clone(), measured.remarks].concat();
+    if options.peers {
+        notes.extend(group.left_out.iter().map(ToString::to_string));
+    }
+    notes.extend(group.quick_says.filter(|_| options.quick).map(Into::into));
+    for note in notes {
         println!("{}{note}", if options.markdown { "- " } else { "" });
     }
     eprintln!("{} in {}", progress::counted(rows.all().len(), "row"), progress::words(begun.elapsed()));
 
     if let Some(file) = &options.json {
-        let text = serde_json::to_string_pretty(&Report { machine: &machine, rows: rows.all() })?;
+        let text = serde_json::to_string_pretty(&Report { machine: &machine, quick: options.quick, rows: rows.all() })?;
         fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
         eprintln!("written to {}", file.display());
     }

@@ -1,6 +1,7 @@
 //! Whether the machine was quiet: how much CPU other processes took while one of ours was measured.
 //!
-//! From Linux's `/proc`: what all CPUs did, less what we and our finished children used. Both count in ticks of 10 ms.
+//! From Linux's `/proc`: what all CPUs did, less what we, our finished children and the server that is measured with used. All count
+//! in ticks of 10 ms.
 
 use std::fs;
 
@@ -27,11 +28,12 @@ struct Machine {
 }
 
 impl Reading {
-    /// The counters now; nothing on systems that do not have them.
-    pub(super) fn now() -> Option<Self> {
+    /// The counters now; nothing on systems that do not have them. The server's process and those it has started are ours, too.
+    pub(super) fn now(server: Option<u32>) -> Option<Self> {
         let machine = machine(&fs::read_to_string("/proc/stat").ok()?)?;
-        let ours = ours(&fs::read_to_string("/proc/self/stat").ok()?)?;
-        Some(Self { machine, ours })
+        let ours = process(&fs::read_to_string("/proc/self/stat").ok()?)?.ticks;
+        let servers = server.map_or(0, |server| family(server, &processes()));
+        Some(Self { machine, ours: ours + servers })
     }
 
     /// The share of one core that others took since then.
@@ -55,13 +57,38 @@ fn machine(text: &str) -> Option<Machine> {
     Some(Machine { busy, total: busy + idle + iowait, cpus: (lines.count() as u64).max(1) })
 }
 
-/// Reads `/proc/self/stat`: the time of this process and of its children that have ended.
-fn ours(text: &str) -> Option<u64> {
+/// One process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Process {
+    id: u32,
+    parent: u32,
+    /// Its time and that of its children that have ended.
+    ticks: u64,
+}
+
+/// Reads `/proc/PID/stat`.
+fn process(text: &str) -> Option<Process> {
     // The program's name, in parentheses, may contain anything.
-    let (_, after_name) = text.rsplit_once(')')?;
-    // utime, stime, cutime and cstime are the fields 14 to 17, and the name is the second.
-    let times: Vec<u64> = after_name.split_whitespace().skip(11).take(4).map_while(|word| word.parse().ok()).collect();
-    (times.len() == 4).then(|| times.iter().sum())
+    let (before_name, after_name) = text.rsplit_once(')')?;
+    let id = before_name.split_whitespace().next()?.parse().ok()?;
+    // The name is the second field, the parent the fourth; utime, stime, cutime and cstime are the fields 14 to 17.
+    let fields: Vec<&str> = after_name.split_whitespace().take(15).collect();
+    let times: Vec<u64> = fields.get(11..15)?.iter().map_while(|word| word.parse().ok()).collect();
+    (times.len() == 4).then_some(())?;
+    Some(Process { id, parent: fields[1].parse().ok()?, ticks: times.iter().sum() })
+}
+
+fn processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbered =
+        entries.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()));
+    numbered.filter_map(|entry| process(&fs::read_to_string(entry.path().join("stat")).ok()?)).collect()
+}
+
+/// The time of a process and of all that come from it.
+fn family(root: u32, all: &[Process]) -> u64 {
+    let own: u64 = all.iter().filter(|process| process.id == root).map(|process| process.ticks).sum();
+    own + all.iter().filter(|process| process.parent == root).map(|child| family(child.id, all)).sum::<u64>()
 }
 
 #[cfg(test)]
@@ -81,8 +108,16 @@ mod tests {
 
     #[test]
     fn our_own_and_our_childrens_time_is_read() {
-        assert_eq!(ours(SELF), Some(4330));
-        assert_eq!(ours("1 (x) R 1"), None);
+        assert_eq!(process(SELF), Some(Process { id: 16798, parent: 16789, ticks: 4330 }));
+        assert_eq!(process("1 (x) R 1"), None);
+    }
+
+    #[test]
+    fn the_servers_time_is_that_of_all_its_processes() {
+        let process = |id, parent, ticks| Process { id, parent, ticks };
+        let all = [process(1, 0, 1), process(7, 1, 10), process(8, 7, 100), process(9, 8, 1000), process(5, 1, 5)];
+        assert_eq!(family(7, &all), 1110);
+        assert_eq!(family(6, &all), 0);
     }
 
     #[test]

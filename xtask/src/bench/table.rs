@@ -86,6 +86,13 @@ impl Table<'_> {
             Target::Ratio(peer, least) if peer == row.implementation => {
                 Some(format!("≥ {least}x {}", met(self.ratio(row)? >= least)))
             }
+            Target::RatioOf { ours, peer, least } if peer == row.implementation => {
+                let ratio = ratio(self.rows.get(&row.workload, ours)?, row)?;
+                Some(format!("{ours} {} ≥ {least}x {}", times(ratio), met(ratio >= least)))
+            }
+            Target::AtMostOf(ours, most) if ours == row.implementation => {
+                Some(format!("≤ {most} {} {}", row.unit, met(row.median <= most)))
+            }
             Target::AtMost(most) if ours => Some(format!("≤ {most} {} {}", row.unit, met(row.median <= most))),
             _ => None,
         };

@@ -1,0 +1,101 @@
+//! Reading: one object, all of them, those with a label, those an index finds. As users do it: through the informer's handle, to objects.
+
+use crate::{
+    FORMS, Rows, Workload, fed, nanos, per_call, pick,
+    pods::{self, FIRST_REVISION, shuffled},
+    writes::{COUNT, decoded},
+};
+use kube::ResourceExt;
+use std::{
+    hint::black_box,
+    thread,
+    time::{Duration, Instant},
+};
+use steersman::{
+    cache::{Informer, Query, bench::Feed},
+    object::{KubeObject, ObjectKey},
+};
+
+/// Gets between two looks at the clock.
+const BATCH: usize = 100;
+
+pub(crate) fn all() -> Vec<Workload> {
+    vec![
+        Workload { names: &["get", "get-2t"], unit: "ns", forms: FORMS, run: |form, quick| fed!(form, gets, quick) },
+        Workload {
+            names: &["list-100k", "list-label", "index-1000", "index-100"],
+            unit: "us",
+            forms: FORMS,
+            run: |form, quick| fed!(form, lists, quick),
+        },
+    ]
+}
+
+/// An informer that has 100,000 pods.
+pub(crate) fn fill(feed: &impl Feed) {
+    feed.all(decoded(feed, 0..COUNT, FIRST_REVISION), FIRST_REVISION + COUNT as u64);
+}
+
+/// Every key once, in an order that looks random.
+pub(crate) fn keys() -> Vec<ObjectKey> {
+    let key = |number| {
+        let (namespace, name) = pods::key(number);
+        ObjectKey::new(&namespace, &name)
+    };
+    shuffled(COUNT).take(COUNT).map(key).collect()
+}
+
+fn gets<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) -> Rows {
+    fill(&feed);
+    let keys = keys();
+    let mut next = keys.chunks(BATCH).cycle();
+    let mut batch = || {
+        for key in next.next().expect("for ever") {
+            let object = informer.get(key).expect("synced");
+            assert!(black_box(object).is_some());
+        }
+    };
+    let one = per_call(quick, &mut batch) / BATCH as f64;
+    vec![("get", one), ("get-2t", of_two(&informer, &keys, quick))]
+}
+
+/// Wall time per get when two threads get different objects.
+fn of_two<K: KubeObject>(informer: &Informer<K>, keys: &[ObjectKey], quick: bool) -> f64 {
+    let least = pick(quick, Duration::from_millis(100), Duration::from_millis(400));
+    let start = Instant::now();
+    let work = |keys: &[ObjectKey]| {
+        let mut count = 0;
+        let mut batches = keys.chunks(BATCH).cycle();
+        while start.elapsed() < least {
+            for key in batches.next().expect("for ever") {
+                assert!(black_box(informer.get(key).expect("synced")).is_some());
+            }
+            count += BATCH;
+        }
+        count
+    };
+    let (first, second) = keys.split_at(keys.len() / 2);
+    let count = thread::scope(|scope| {
+        let other = scope.spawn(|| work(second));
+        work(first) + other.join().expect("gets do not panic")
+    });
+    nanos(start.elapsed(), count)
+}
+
+fn lists<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) -> Rows {
+    fill(&feed);
+    let label = |name: &'static str| move |object: &K| object.labels().get(name).cloned().into_iter().collect();
+    let (by_node, by_set) = (informer.index(label("node")), informer.index(label("set")));
+    let (everything, tenth) = (Query::default(), Query::default().labels("app=app-3").expect("a selector"));
+    let list = |query: &Query<K>, expected: usize| {
+        let time = per_call(quick, || assert_eq!(black_box(informer.list(query).expect("synced")).len(), expected));
+        time / 1e3
+    };
+    let (all, tenth) = (list(&everything, COUNT), list(&tenth, COUNT / 10));
+    let by = |index: &steersman::cache::Index<K, String>, value: &str, expected: usize| {
+        let value = value.to_owned();
+        per_call(quick, || assert_eq!(black_box(index.get(&value).expect("synced")).len(), expected)) / 1e3
+    };
+    let (thousand, hundred) = (by(&by_node, "node-042", 1_000), by(&by_set, "set-0042", 100));
+    vec![("list-100k", all), ("list-label", tenth), ("index-1000", thousand), ("index-100", hundred)]
+}
