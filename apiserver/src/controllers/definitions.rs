@@ -268,7 +268,8 @@ pub(crate) async fn install(core: &Core, definition: Value) -> Result<()> {
         meta_mut(&mut definition).insert("resourceVersion".into(), existing.revision.to_string().into());
         call.update(&name, &Input::Replace(definition)).map(drop)
     })?;
-    let written = core.store.revision();
+    // Not the revision: of other kinds' changes the controllers are not told.
+    let written = core.store.last_notable();
     core.activity
         .until(|seen| {
             let Some(seen) = seen else { return Some(Err(failed("the controllers have ended"))) };

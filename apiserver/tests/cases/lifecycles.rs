@@ -251,3 +251,12 @@ async fn a_definition_that_is_installed_anew_is_served_so_at_once() {
     object["spec"]["extra"] = "x".into();
     assert_eq!(server.post(WIDGETS, object).await.expect(201).json["spec"]["extra"], "x");
 }
+
+#[tokio::test]
+async fn a_definition_that_is_installed_again_unchanged_is_served_as_before() {
+    let server = Server::start();
+    server.server.install(widgets()).await.unwrap();
+    server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    server.server.install(widgets()).await.unwrap();
+    server.post(WIDGETS, widget("a")).await.expect(201);
+}
