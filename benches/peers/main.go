@@ -3,21 +3,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strings"
-)
 
-// row is one line of output.
-type row struct {
-	Workload       string  `json:"workload"`
-	Implementation string  `json:"implementation"`
-	Unit           string  `json:"unit"`
-	Value          float64 `json:"value"`
-}
+	"steersman.dev/benches/peers/report"
+)
 
 // workload is one thing to run. It yields one value per name, in that order:
 // asking for any of the names runs it and prints all of them.
@@ -84,17 +76,12 @@ func runOne(name, implementation string, quick bool) int {
 	}
 
 	values, err := chosen.run(implementation, quick)
+	if err == nil {
+		err = report.Print(chosen.names, implementation, chosen.unit, values)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "peers: %s %s: %v\n", name, implementation, err)
 		return 1
-	}
-	output := json.NewEncoder(os.Stdout)
-	for i, value := range values {
-		line := row{chosen.names[i], implementation, chosen.unit, math.Round(value*1000) / 1000}
-		if err := output.Encode(line); err != nil {
-			fmt.Fprintln(os.Stderr, "peers:", err)
-			return 1
-		}
 	}
 	return 0
 }

@@ -4,10 +4,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +13,8 @@ import (
 
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"steersman.dev/benches/peers/report"
 )
 
 const (
@@ -26,14 +26,6 @@ const (
 // stores are the implementations with a store of their own:
 // controller-runtime's is client-go's.
 var stores = []string{clientGo, clientGoUnstructured}
-
-// row is one line of output.
-type row struct {
-	Workload       string  `json:"workload"`
-	Implementation string  `json:"implementation"`
-	Unit           string  `json:"unit"`
-	Value          float64 `json:"value"`
-}
 
 // workload is one thing to run. It yields one value per name, in that order:
 // asking for any of the names runs it and prints all of them.
@@ -90,17 +82,12 @@ func runOne(name, implementation string, quick bool) int {
 	}
 	chosen := all[found]
 	values, err := chosen.run(implementation, quick)
+	if err == nil {
+		err = report.Print(chosen.names, implementation, chosen.unit, values)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "peers: %s %s: %v\n", name, implementation, err)
 		return 1
-	}
-	output := json.NewEncoder(os.Stdout)
-	for i, value := range values {
-		line := row{chosen.names[i], implementation, chosen.unit, math.Round(value*1000) / 1000}
-		if err := output.Encode(line); err != nil {
-			fmt.Fprintln(os.Stderr, "peers:", err)
-			return 1
-		}
 	}
 	return 0
 }
