@@ -169,6 +169,25 @@ steersman::env_test! {
         scene.stop().await
     }
 
+    async fn a_collection_that_is_deleted_is_waited_for_even_of_what_the_cache_has_never_seen(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let scene = Scene::new(&env, of(&[&namespace]))?;
+        let _maps = scene.cache.informer::<ConfigMap>()?;
+        let _web = scene.cache.informer_of(Select::<ConfigMap>::new().labels("app=web"))?;
+        scene.cache.await_synced().await?;
+        let key = ObjectKey::new(&namespace, "brief");
+        let ours = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app=brief")?;
+        scene.gate.hold();
+        Client::new(env.client()?)?.create(&map(&namespace, "brief", "blue")).await?;
+        scene.client.delete_collection(&ours).await?;
+        assert!(is_behind(scene.hasty().get::<ConfigMap>(&key).await, &key));
+        assert!(is_behind(scene.hasty().caught_up().await, &key));
+        scene.gate.open();
+        assert_eq!(scene.client.get::<ConfigMap>(&key).await?, None);
+        scene.client.caught_up().await?;
+        scene.stop().await
+    }
+
     async fn a_cache_that_ends_lets_its_readers_go(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
         let (scene, _maps) = Scene::of_maps(&env, &namespace).await?;

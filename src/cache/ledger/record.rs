@@ -1,6 +1,6 @@
 //! From a write's answer into the ledgers of every informer of its kind that has, or will have, the object.
 
-use super::{Deleting, Fate, Pending, Token, Wanted, Writer};
+use super::{Deleting, Fate, Pending, Removed, Token, Wanted, Writer};
 use crate::{
     cache::{
         Cache, CacheError,
@@ -125,12 +125,23 @@ impl Declared {
     }
 
     fn wrote(&self, writer: &Writer, written: &Written<'_>) {
-        let selected = self.selectors(&written.key).is_some_and(|selectors| selectors.selects(&self.gvk, written));
-        let inside = selected || self.core.get(&written.key).is_some();
+        let inside = self.selects(written) || self.core.get(&written.key).is_some();
         self.core.ledger().wrote(writer, &written.key, written.revision, inside);
-        if let Some(uid) = written.uid.as_deref().filter(|_| written.has_ended) {
-            self.core.ledger().removed(writer, &written.key, uid, false, &fates(&*self.core));
+        if written.has_ended {
+            self.removed(writer, written, false);
         }
+    }
+
+    /// The answer has the object as it was before.
+    fn removed(&self, writer: &Writer, written: &Written<'_>, or_deleting: bool) {
+        let Some(uid) = written.uid.as_deref() else { return };
+        let since = self.selects(written).then_some(written.revision);
+        let removed = Removed { key: &written.key, uid, or_deleting, since };
+        self.core.ledger().removed(writer, &removed, &fates(&*self.core));
+    }
+
+    fn selects(&self, written: &Written<'_>) -> bool {
+        self.selectors(&written.key).is_some_and(|selectors| selectors.selects(&self.gvk, written))
     }
 }
 
@@ -170,9 +181,8 @@ impl Cache {
         let Ok(Answer { items: Some(items), .. }) = serde_json::from_slice(answer) else { return };
         let writer = Writer::of(client);
         for written in items.into_iter().filter_map(|item| Written::of(kind, item.get().as_bytes())) {
-            let Some(uid) = written.uid.as_deref() else { continue };
             for informer in &informers {
-                informer.core.ledger().removed(&writer, &written.key, uid, true, &fates(&*informer.core));
+                informer.removed(&writer, &written, true);
             }
         }
     }
