@@ -4,6 +4,7 @@ use super::{Deleting, Fate, Pending, Removed, Token, Wanted, Writer};
 use crate::{
     cache::{
         Cache, CacheError,
+        core::Condition,
         erased::Informing,
         fields::{FieldSelector, field},
         namespaces::Selectors,
@@ -197,7 +198,7 @@ impl Cache {
             Some((informer.gvk.kind.clone(), informer.core.ledger().pending(token, Wanted::All)?))
         };
         let all: Vec<_> = self.all_informers().iter().filter_map(pending).collect();
-        let begun = Instant::now();
+        let (cache, begun) = (self.clone(), Instant::now());
         async move {
             for (kind, pending) in all {
                 pending.within(&kind, at_most.saturating_sub(begun.elapsed())).await.map_err(|error| match error {
@@ -205,7 +206,9 @@ impl Cache {
                     other => other,
                 })?;
             }
-            Ok(())
+            // One that was removed is not among them, and nobody's concern.
+            let has_ended = |informer: &Arc<Declared>| informer.core.condition() == Condition::Ended;
+            if cache.all_informers().iter().any(has_ended) { Err(CacheError::Ended) } else { Ok(()) }
         }
     }
 
