@@ -112,6 +112,14 @@ impl Settings {
         }
     }
 
+    /// The same of an object that is to be read: it has a name.
+    pub(super) fn named(&self, kind: &str, namespaced: bool, key: &ObjectKey) -> Result<ObjectKey> {
+        if key.name().is_empty() {
+            return Err(Error::NoName { kind: kind.into() });
+        }
+        self.key(kind, namespaced, key)
+    }
+
     /// The same of a collection, whose key has no name: without a namespace it is all of them.
     pub(super) fn collection(&self, kind: &str, namespaced: bool, namespace: Option<&str>) -> Result<ObjectKey> {
         let key = ObjectKey::new(namespace.unwrap_or_default(), "");
@@ -138,6 +146,6 @@ impl Settings {
 }
 
 /// What servers want of every name: that no other path can be made with it.
-fn is_part_of_a_path(name: &str) -> bool {
+pub(super) fn is_part_of_a_path(name: &str) -> bool {
     !name.contains(['/', '%']) && name != "." && name != ".."
 }
