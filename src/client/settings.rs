@@ -51,6 +51,7 @@ impl Client {
 
     /// Get, update, patch and apply a part of an object, which the server takes as the whole object: `status`, `ephemeralcontainers`, `resize`. Reads are
     /// live. A part that is a kind of its own, as `scale` is, is asked for with [`subresource_of`](Self::subresource_of).
+    /// What cannot be a part of a path is [`BadSubresource`](Error::BadSubresource) when it is used.
     #[must_use]
     pub fn subresource(&self, name: &str) -> Self {
         self.with(|settings| settings.subresource = Some(name.into()))
