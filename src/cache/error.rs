@@ -147,17 +147,19 @@ pub enum CacheError {
     /// The cache runs already, or has ended.
     #[error("this cache runs already, or has ended: make another one to run again")]
     AlreadyRun,
-    /// The cache has ended: it declares nothing, and what is not synced never will be.
-    #[error("the cache has ended: keep `run_until` running for as long as it is used")]
+    /// The cache has ended: it declares nothing, what is not synced never will be, and what was written since cannot be shown.
+    #[error("the cache has ended: keep `run_until` running for as long as it is used, or read with `client.live()`")]
     Ended,
-    /// The informer was removed, and what is not synced never will be.
+    /// The informer was removed: what is not synced never will be, and what was written since cannot be shown.
     #[error("{kind} was removed from the cache by `remove`: declare it again to go on")]
     Removed {
         /// The kind.
         kind: String,
     },
     /// No client can be made from the configuration.
-    #[error("no client can be made as configured: {0}")]
+    #[error(
+        "no client can be made as configured: {0}: look at the address, the certificates and the credentials in it"
+    )]
     Connection(#[source] kube_client::Error),
     /// An object is there, and cannot be read as what it is asked for.
     #[error(transparent)]

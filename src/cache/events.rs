@@ -10,8 +10,9 @@ use std::{fmt, future::poll_fn};
 
 /// What is in an informer, and then what happens to it: made by [`Informer::events`]. Dropping it ends it.
 ///
-/// Who is slow slows nobody down: once thousands of events are waiting, those of one object become one, so that memory is bounded by
-/// the number of objects, and the last state is always told.
+/// Who is slow slows nobody down: once thousands of events are waiting, the changes of one object become one, so that memory is bounded by
+/// the number of objects, and the last state is always told. Of an object that was changed and then deleted two are left, the last change and the deletion; of one that
+/// came and went meanwhile, none.
 ///
 /// With a [resync](super::Select::resync) every object is told again once in a period, as an update whose `old` is its `new`.
 pub struct Events<K> {

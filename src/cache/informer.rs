@@ -93,6 +93,11 @@ impl<K> Informer<K> {
         self.core.ledger().pending(token, wanted)
     }
 
+    /// An error if it will never show anything more.
+    pub(crate) fn check_lives(&self) -> Result<(), CacheError> {
+        if matches!(self.core.condition(), Condition::Ended) { Err(self.ended()) } else { Ok(()) }
+    }
+
     pub(super) fn check_synced(&self) -> Result<(), CacheError> {
         if self.core.is_listed() {
             return Ok(());

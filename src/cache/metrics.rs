@@ -23,6 +23,7 @@ use std::fmt;
 /// | `steersman_cache_watch_restarts_total` | watches after the first |
 /// | `steersman_cache_decode_errors_total` | objects that did not fit their type, each time they came |
 /// | `steersman_cache_index_errors_total` | objects that an index left out, each time they came |
+/// | `steersman_cache_handler_behind` | events and objects that the slowest of its handlers has still to be told; 0 without handlers |
 /// | `steersman_cache_since_last_event_seconds` | since something changed; absent before that |
 /// | `steersman_cache_since_heard_seconds` | since the server said anything; absent before that |
 /// | `steersman_cache_own_writes_pending` | writes of clients that read from it, not shown yet |
@@ -31,6 +32,9 @@ use std::fmt;
 /// | `steersman_cache_own_write_timeouts_total` | reads that waited in vain |
 /// | `steersman_cache_own_write_lag_seconds` | from the answer to a write until it was shown, of the last one |
 /// | `steersman_cache_synced` | 1 if it is [`Synced`](InformerState::Synced), 0 otherwise |
+///
+/// Events per second are `rate(steersman_cache_events_total[1m])`. The largest objects are not here, since finding them looks at every one: see
+/// [`Informer::largest`](super::Informer::largest).
 ///
 /// ```
 /// # async fn example(cache: steersman::cache::Cache) {
@@ -92,6 +96,10 @@ impl Page<'_, '_> {
             ("steersman_cache_index_errors", "Objects that an index left out, each time they came"),
             |stats| stats.index_errors,
         )?;
+        self.gauge(("steersman_cache_handler_behind", "What the slowest handler has still to be told"), |row| {
+            let behind = row.stats.handlers.iter().map(|handler| handler.behind + handler.pending);
+            always(behind.max().unwrap_or_default() as f64)
+        })?;
         self.gauge(("steersman_cache_since_last_event_seconds", "Since something changed"), |row| {
             row.stats.since_last_event.map(|since| since.as_secs_f64())
         })?;

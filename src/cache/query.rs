@@ -45,7 +45,8 @@ impl<K: 'static> Query<K> {
     }
 
     /// Only those with such fields, as in `kubectl --field-selector`. Here every field can be asked for by its path, `spec.nodeName=node-1`; one that an
-    /// object does not have is the empty text.
+    /// object does not have is the empty text. A live read asks the server, which refuses fields that it does not select this kind by: of most kinds it knows
+    /// `metadata.name` and `metadata.namespace` alone.
     ///
     /// `metadata.name` and `metadata.namespace` cost nothing. Any other makes JSON of every object that the rest of the query leaves: where that are many, or it
     /// is asked often, an [`Index`] is the way. An error where only metadata is in memory.

@@ -171,8 +171,8 @@ impl<K: KubeObject> Select<K> {
 
     /// Change objects before they are stored, mostly to drop what nobody reads.
     ///
-    /// It sees each object once for each of its versions, and must do the same to the same one. Name, namespace, uid and resource version cannot be changed:
-    /// they are put back. An object that it panics on is left out, and counted as one that does not fit the type.
+    /// It sees each object once for each of its versions, and must do the same to the same one. Name, namespace, uid, resource version, the time of
+    /// deletion and the finalizers cannot be changed: they are put back. An object that it panics on is left out, and counted as one that does not fit the type.
     ///
     /// Typed objects and metadata are changed in place. Compact ones are decoded, changed and written again, each time one comes: that costs what decoding
     /// all of them does, and what the type does not know is dropped too. A [`Metadata`] kind leaves bodies as they came.

@@ -22,6 +22,10 @@ const BOUND: Duration = Duration::from_secs(5);
 /// A read of one object is about the writes of that object, a list about those of its kind, in its namespace if it has one; both about writes whose answer was
 /// in when the read began, and no later ones. Writes never wait. What the cache's selectors leave out is not waited for.
 ///
+/// When the cache has ended, or the informer was removed, nothing more is shown: a read that is to show own writes is
+/// [`Ended`](crate::cache::CacheError::Ended) or [`Removed`](crate::cache::CacheError::Removed) then, and `client.live()` the way. With
+/// [`Ignore`](Self::Ignore), or from an [`Informer`], it serves what was there.
+///
 /// Not covered: writes of other clients, writes whose answer was lost, and servers whose resource versions are no numbers.
 ///
 /// ```
@@ -38,8 +42,8 @@ const BOUND: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// In a reconcile: read what is there; the controller holds the next run of the key back until the cache has caught up. Elsewhere: as
-    /// [`Block`](Self::Block) of 5 s. The default.
+    /// As [`Block`](Self::Block) of 5 s: there are no controllers in this version yet. In a reconcile of one, later, it is to read what is there, and the
+    /// next run of the key to be held back until the cache has caught up. The default.
     #[default]
     Defer,
     /// Wait, at most this long; then it is [`Behind`](crate::cache::CacheError::Behind).
@@ -66,8 +70,9 @@ impl Client {
         self.with(|settings| settings.consistency = consistency)
     }
 
-    /// Until the cache has all that was written before, whatever its kind: in a reconcile by that, elsewhere through this client and its relatives. At most
-    /// as long as [`Consistency::Block`] says, and 5 s if it is something else; then it is [`Behind`](crate::cache::CacheError::Behind).
+    /// Until the cache has all that was written before through this client and its relatives, whatever its kind. At most
+    /// as long as [`Consistency::Block`] says, and 5 s if it is something else; then it is [`Behind`](crate::cache::CacheError::Behind). It never will if the
+    /// cache has [`Ended`](crate::cache::CacheError::Ended).
     ///
     /// Use it before a decision that rests on many reads, or at the end of a test.
     pub async fn caught_up(&self) -> Result<()> {
@@ -88,7 +93,8 @@ impl Client {
         if let Some(pending) = informer.own_writes(&self.0.family.token, wanted) {
             pending.within(&informer.gvk().kind, bound).await?;
         }
-        Ok(())
+        // One that has ended keeps no account of writes: it cannot know what it lacks.
+        Ok(informer.check_lives()?)
     }
 
     /// A write that is about to be sent.

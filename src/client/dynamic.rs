@@ -87,14 +87,10 @@ impl Dynamic {
         key: &ObjectKey,
     ) -> Result<Option<Arc<K>>> {
         let Self { client, kind } = self;
-        let Some(cache) = client.cache() else {
-            return client.get_live(&*client.find(kind).await?, key).await;
-        };
-        let key = match client.0.settings.namespace {
-            // Whether that counts, only the server knows.
-            Some(_) => client.0.settings.key(&kind.kind, client.find(kind).await?.namespaced, key)?,
-            None => key.clone(),
-        };
+        // Whether a namespace counts, only the server knows; it is asked once.
+        let found = client.find(kind).await?;
+        let Some(cache) = client.cache() else { return client.get_live(&found, key).await };
+        let key = client.0.settings.named(&kind.kind, found.namespaced, key)?;
         client.intercept(Verb::Get, || kind.clone(), &key).await?;
         Ok(client.informer(cache, select(kind.clone()), &key).await?.get(&key)?)
     }
@@ -105,11 +101,9 @@ impl Dynamic {
         query: &Query<K>,
     ) -> Result<Vec<Arc<K>>> {
         let Self { client, kind } = self;
-        let Some(cache) = client.cache() else {
-            return client.list_live(&*client.find(kind).await?, query).await;
-        };
-        let namespaced = client.0.settings.namespace.is_none() || client.find(kind).await?.namespaced;
-        let all = client.0.settings.collection(&kind.kind, namespaced, query.asked().namespace)?;
+        let found = client.find(kind).await?;
+        let Some(cache) = client.cache() else { return client.list_live(&found, query).await };
+        let all = client.0.settings.collection(&kind.kind, found.namespaced, query.asked().namespace)?;
         client.intercept(Verb::List, || kind.clone(), &all).await?;
         client.list_cached(cache, select(kind.clone()), query, &all).await
     }

@@ -24,13 +24,15 @@ pub enum Error {
     #[error("{}", .0.message)]
     Refused(Box<Status>),
     /// There was no answer, or no client could be made.
-    #[error("the server cannot be asked: {0}")]
+    #[error("the server cannot be asked: {0}: look at the address and the credentials of the connection, or try again")]
     Connection(#[source] kube_client::Error),
     /// The answer does not fit the type.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The object or the patch cannot be written as JSON.
-    #[error("{kind} {key} cannot be sent: {error}")]
+    #[error(
+        "{kind} {key} cannot be sent: {error}: mend how its type serialises, JSON's keys are text and its numbers finite"
+    )]
     Encode {
         /// The kind.
         kind: String,
@@ -59,6 +61,14 @@ pub enum Error {
         kind: String,
         /// As it was given.
         key: ObjectKey,
+    },
+    /// What no subresource can be named.
+    #[error("no part of {kind} is named `{name}`: a subresource is one part of a path, as `status` and `scale` are")]
+    BadSubresource {
+        /// The kind.
+        kind: String,
+        /// As it was given.
+        name: String,
     },
     /// An object of a kind that lives in namespaces, or a collection of them, without one.
     #[error("{kind} {key} has no namespace: name one, or use `client.namespace(…)`")]

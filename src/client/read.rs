@@ -1,9 +1,12 @@
 //! Reads: from the cache if there is one, from the server otherwise.
 //!
-//! What holds: a cached read never asks the server, and never says that there is nothing where it does not know.
+//! What holds: a cached read asks the server for nothing but where a kind that is named at run time is, and that once. It never says that there is nothing
+//! where it does not know: not before the first list, not of what is not kept, and, if it is to show own writes, not after the cache has ended. A key
+//! that is an error to the one is an error to the other.
 
 use super::{
     Client, Discovered, Error, Result, Verb,
+    settings::is_part_of_a_path,
     wire::{Asking, Page, decode, segment, unread},
 };
 use crate::{
@@ -23,7 +26,7 @@ impl Client {
         let Some(cache) = self.cache() else {
             return self.get_live(&statically::<K>(), key).await;
         };
-        let key = self.0.settings.key(&K::kind(&()), K::NAMESPACED, key)?;
+        let key = self.0.settings.named(&K::kind(&()), K::NAMESPACED, key)?;
         self.intercept(Verb::Get, K::static_gvk, &key).await?;
         Ok(self.informer(cache, Select::new(), &key).await?.get(&key)?)
     }
@@ -73,7 +76,7 @@ impl Client {
     }
 
     pub(super) async fn get_live<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<Option<Arc<K>>> {
-        let key = self.0.settings.key(&kind.resource.kind, kind.namespaced, key)?;
+        let key = self.0.settings.named(&kind.resource.kind, kind.namespaced, key)?;
         self.intercept(Verb::Get, || kind.gvk(), &key).await?;
         let asking = Asking::get(self.path(kind, &key)?, K::metadata_api());
         match self.send(asking, false).await.map_err(|error| self.judge(kind, error)) {
@@ -149,6 +152,9 @@ impl Client {
         }
         let mut path = format!("{}/{}", kind.path(key.namespace().map(segment).as_deref()), segment(key.name()));
         if let Some(part) = &self.0.settings.subresource {
+            if part.is_empty() || !is_part_of_a_path(part) {
+                return Err(Error::BadSubresource { kind: kind.resource.kind.clone(), name: (&**part).into() });
+            }
             path += "/";
             path += &segment(part);
         }

@@ -51,6 +51,7 @@ impl Client {
 
     /// Get, update, patch and apply a part of an object, which the server takes as the whole object: `status`, `ephemeralcontainers`, `resize`. Reads are
     /// live. A part that is a kind of its own, as `scale` is, is asked for with [`subresource_of`](Self::subresource_of).
+    /// What cannot be a part of a path is [`BadSubresource`](Error::BadSubresource) when it is used.
     #[must_use]
     pub fn subresource(&self, name: &str) -> Self {
         self.with(|settings| settings.subresource = Some(name.into()))
@@ -112,6 +113,14 @@ impl Settings {
         }
     }
 
+    /// The same of an object that is to be read: it has a name.
+    pub(super) fn named(&self, kind: &str, namespaced: bool, key: &ObjectKey) -> Result<ObjectKey> {
+        if key.name().is_empty() {
+            return Err(Error::NoName { kind: kind.into() });
+        }
+        self.key(kind, namespaced, key)
+    }
+
     /// The same of a collection, whose key has no name: without a namespace it is all of them.
     pub(super) fn collection(&self, kind: &str, namespaced: bool, namespace: Option<&str>) -> Result<ObjectKey> {
         let key = ObjectKey::new(namespace.unwrap_or_default(), "");
@@ -138,6 +147,6 @@ impl Settings {
 }
 
 /// What servers want of every name: that no other path can be made with it.
-fn is_part_of_a_path(name: &str) -> bool {
+pub(super) fn is_part_of_a_path(name: &str) -> bool {
     !name.contains(['/', '%']) && name != "." && name != ".."
 }

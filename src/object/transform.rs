@@ -1,7 +1,7 @@
 //! Objects changed before they are stored.
 //!
-//! What holds: name, namespace, uid and resource version are the server's, whatever the function does: the store, its order of events and who waits for
-//! a write depend on them.
+//! What holds: name, namespace, uid and resource version, the time of deletion and the finalizers are the server's, whatever the function does: the store, its
+//! order of events and who waits for a write depend on them.
 
 use super::{assemble::assemble, compact_meta::CompactMeta, kind::KubeObject};
 use kube_core::TypeMeta;
@@ -76,9 +76,11 @@ impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
         let meta = object.meta();
         let [name, namespace, uid, version] =
             [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version].map(Clone::clone);
+        let (deletion, finalizers) = (meta.deletion_timestamp.clone(), meta.finalizers.clone());
         (self.change)(object);
         let meta = object.meta_mut();
         (meta.name, meta.namespace, meta.uid, meta.resource_version) = (name, namespace, uid, version);
+        (meta.deletion_timestamp, meta.finalizers) = (deletion, finalizers);
     }
 
     fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: &str) -> Result<Vec<u8>, serde_json::Error> {
@@ -103,6 +105,7 @@ mod tests {
 
     const JSON: &[u8] =
         br#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"web"},
+        "deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a.example/b"],
         "annotations":{"big":"text"}},"data":{"door":"blue","wall":"red"},"unknown":1}"#;
 
     fn decoder<K: KubeObject>(change: impl Fn(&mut K) + Send + Sync + 'static) -> Decoder {
@@ -125,6 +128,8 @@ mod tests {
         let meta = &map.metadata;
         let named = [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
         assert_eq!(named, ["a", "n", "u", "7"].map(Some), "they are the server's");
+        let finalizers = meta.finalizers.as_deref().unwrap_or_default();
+        assert!(meta.deletion_timestamp.is_some() && finalizers == ["a.example/b"], "so is how it ends");
         assert_eq!((&meta.annotations, meta.labels.as_ref().expect("labels")["app"].as_str()), (&None, "web"));
         assert_eq!(map.data.as_ref().expect("data").keys().collect::<Vec<_>>(), ["door"]);
     }

@@ -183,10 +183,12 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
 
     let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app=blue")).expect("it is new");
     let namespaces: Informer<Namespace> = cache.informer().expect("it is new");
+    let slow = maps.events();
     cache.await_synced().await.expect("they sync");
     until(|| maps.stats().objects == 1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let text = page(&registry);
+    drop(slow);
     let blue = r#"{group="",version="v1",kind="ConfigMap",scope="in default, labelled app=blue"}"#;
     let bytes = maps.stats().approximate_bytes;
     for line in [
@@ -199,6 +201,8 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
         format!("steersman_cache_watch_restarts_total{blue} 0"),
         format!("steersman_cache_decode_errors_total{blue} 0"),
         format!("steersman_cache_index_errors_total{blue} 0"),
+        format!("steersman_cache_handler_behind{blue} 1.0"),
+        r#"steersman_cache_handler_behind{group="",version="v1",kind="Namespace",scope=""} 0.0"#.to_owned(),
         format!("steersman_cache_synced{blue} 1.0"),
         r#"steersman_cache_synced{group="",version="v1",kind="Namespace",scope=""} 1.0"#.to_owned(),
     ] {

@@ -75,6 +75,40 @@ steersman::env_test! {
         cache.stop().await
     }
 
+    async fn a_key_means_the_same_to_the_cache_and_to_the_server_also_of_kinds_named_at_run_time(env: Env) -> anyhow::Result<()> {
+        let (live, namespace) = live(&env).await?;
+        let cache = Running::new(&env, CacheOptions::default())?;
+        let (plain, cluster) = (GroupVersionKind::gvk("", "v1", "ConfigMap"), GroupVersionKind::gvk("", "v1", "Namespace"));
+        let _maps = cache.cache.informer_of(Select::<ConfigMap>::new().compact())?;
+        let _namespaces = cache.cache.informer_of(Select::<Namespace>::new().compact())?;
+        cache.cache.await_synced().await?;
+        let cached = live.with_cache(cache.cache.clone());
+        for client in [&cached, &cached.live()] {
+            let (maps, namespaces) = (client.dynamic(&plain), client.dynamic(&cluster));
+            let key = ObjectKey::new("shop", &namespace);
+            assert!(namespaces.get(&key).await?.is_some(), "it has no namespace, whatever the key says");
+            assert!(client.get::<Namespace>(&key).await?.is_some());
+            assert!(!namespaces.list(&Query::default().namespace(Some("shop"))).await?.is_empty());
+            let of = |name: &str| ObjectKey::new(&namespace, name);
+            for (key, words) in [
+                (ObjectKey::cluster_scoped("x"), "has no namespace"),
+                (of(""), "has no name"),
+                (of(".."), "can be named"),
+                (of("a/b"), "can be named"),
+                (of("%41"), "can be named"),
+            ] {
+                for error in [maps.get(&key).await.map(drop), client.get::<ConfigMap>(&key).await.map(drop)] {
+                    let error = error.expect_err(words).to_string();
+                    assert!(error.contains(words), "{key:?}: {error}");
+                }
+            }
+            assert!(maps.get(&of("A b")).await?.is_none() && client.get::<ConfigMap>(&of("A b")).await?.is_none());
+            let none = client.dynamic(&GroupVersionKind::gvk("", "v1", "Nothing")).get(&of("x")).await;
+            assert!(matches!(none, Err(Error::NoSuchKind(_))), "{none:?}");
+        }
+        cache.stop().await
+    }
+
     async fn a_read_may_declare_its_kind_if_the_cache_allows_it(env: Env) -> anyhow::Result<()> {
         let (live, namespace) = live(&env).await?;
         let made = live.create(&map(&namespace, "colors", "blue")).await?;

@@ -5,6 +5,7 @@ use super::{
     support::{map, of},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::ObjectMeta;
 use serde_json::json;
 use std::time::Duration;
 use steersman::{
@@ -169,9 +170,28 @@ steersman::env_test! {
         scene.stop().await
     }
 
-    async fn a_cache_that_ends_lets_its_readers_go(env: Env) -> anyhow::Result<()> {
+    async fn a_collection_that_is_deleted_is_waited_for_even_of_what_the_cache_has_never_seen(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let (scene, _maps) = Scene::of_maps(&env, &namespace).await?;
+        let scene = Scene::new(&env, of(&[&namespace]))?;
+        let _maps = scene.cache.informer::<ConfigMap>()?;
+        let _web = scene.cache.informer_of(Select::<ConfigMap>::new().labels("app=web"))?;
+        scene.cache.await_synced().await?;
+        let key = ObjectKey::new(&namespace, "brief");
+        let ours = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app=brief")?;
+        scene.gate.hold();
+        Client::new(env.client()?)?.create(&map(&namespace, "brief", "blue")).await?;
+        scene.client.delete_collection(&ours).await?;
+        assert!(is_behind(scene.hasty().get::<ConfigMap>(&key).await, &key));
+        assert!(is_behind(scene.hasty().caught_up().await, &key));
+        scene.gate.open();
+        assert_eq!(scene.client.get::<ConfigMap>(&key).await?, None);
+        scene.client.caught_up().await?;
+        scene.stop().await
+    }
+
+    async fn a_cache_that_ends_lets_its_readers_go_and_denies_nothing(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
         scene.gate.hold();
         scene.client.create(&map(&namespace, "late", "blue")).await?;
         let (client, key) = (scene.client.clone(), ObjectKey::new(&namespace, "late"));
@@ -179,8 +199,55 @@ steersman::env_test! {
         assert!(futures::poll!(&mut waiting).is_pending());
         drop(scene.stop);
         scene.running.await??;
-        assert_eq!(waiting.await?, None, "what it had");
-        client.caught_up().await?;
+        let has_ended = |read: &Result<_, Error>| matches!(read, Err(Error::Cache(CacheError::Ended)));
+        assert!(has_ended(&waiting.await.map(drop)), "it was written, and will not be shown");
+        client.create(&map(&namespace, "later", "blue")).await?;
+        let key = ObjectKey::new(&namespace, "later");
+        assert!(has_ended(&client.get::<ConfigMap>(&key).await.map(drop)));
+        assert!(has_ended(&client.list::<ConfigMap>(&Query::default()).await.map(drop)));
+        assert!(has_ended(&client.caught_up().await));
+        assert_eq!(client.consistency(Consistency::Ignore).get::<ConfigMap>(&key).await?, None, "what it had");
+        assert_eq!(maps.get(&key)?, None, "what it had");
+        assert!(client.live().get::<ConfigMap>(&key).await?.is_some());
         Ok(())
+    }
+
+    async fn a_kind_that_is_removed_lets_its_readers_go_and_denies_nothing(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
+        scene.gate.hold();
+        let key = ObjectKey::of(&scene.client.create(&map(&namespace, "late", "blue")).await?);
+        let (client, wanted) = (scene.client.clone(), key.clone());
+        let mut waiting = Box::pin(client.get::<ConfigMap>(&wanted));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        scene.cache.remove(maps.gvk()).await;
+        let read = waiting.await;
+        assert!(matches!(read, Err(Error::Cache(CacheError::Removed { .. }))), "{read:?}");
+        let read = client.get::<ConfigMap>(&key).await;
+        assert!(matches!(read, Err(Error::Cache(CacheError::NotCached { .. }))), "{read:?}");
+        client.caught_up().await?;
+        scene.stop().await
+    }
+
+    async fn a_transform_of_metadata_keeps_no_read_waiting(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let bare = |map: &mut ConfigMap| {
+            map.metadata = ObjectMeta { labels: map.metadata.labels.take(), ..ObjectMeta::default() };
+        };
+        let kinds = vec![Select::<ConfigMap>::new().transform(bare).into()];
+        let scene = Scene::new(&env, CacheOptions { kinds, ..of(&[&namespace]) })?;
+        let _maps = scene.cache.informer::<ConfigMap>()?;
+        scene.cache.await_synced().await?;
+        let mut stays = map(&namespace, "stays", "blue");
+        stays.metadata.finalizers = Some(vec!["example.com/own-writes".into()]);
+        let key = ObjectKey::of(&scene.client.create(&stays).await?);
+        let all = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app=stays")?;
+        scene.client.delete_collection(&all).await?;
+        let left = scene.client.get::<ConfigMap>(&key).await?.expect("it has a finalizer");
+        assert_eq!((left.metadata.deletion_timestamp.is_some(), &left.metadata.finalizers), (true, &stays.metadata.finalizers));
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        scene.client.patch::<ConfigMap>(&key, &free).await?;
+        assert_eq!(scene.client.get::<ConfigMap>(&key).await?, None);
+        scene.stop().await
     }
 }

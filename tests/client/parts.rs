@@ -48,6 +48,17 @@ steersman::env_test! {
         }
         let error = client.subresource("colour").get::<ConfigMap>(&key).await.expect_err("there is no such part");
         assert!(matches!(error, Error::NoSuchKind(_)) && error.to_string().contains("ConfigMap/colour"), "{error}");
+        for name in ["", ".", "..", "status/x", "/", "%2e%2e"] {
+            let part = client.subresource(name);
+            for refused in [
+                part.get::<Order>(&key).await.map(drop),
+                part.update(&wanted).await.map(drop),
+                part.patch::<Order>(&key, &patch).await.map(drop),
+                client.subresource_of::<Order>(&key, name).create::<Order>(&json!({})).await.map(drop),
+            ] {
+                assert!(matches!(refused, Err(Error::BadSubresource { .. })), "{name:?}: {refused:?}");
+            }
+        }
         assert!(client.status().get::<Order>(&ObjectKey::new(&namespace, "two")).await?.is_none());
         Ok(())
     }

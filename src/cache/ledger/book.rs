@@ -1,7 +1,7 @@
 //! The ledger with its lock: what the informer, the writers and the readers have of it. No lock is held while a task is woken.
 
 use super::{
-    Fate, OwnWrites, Token, Told, Wanted, Writer,
+    Fate, OwnWrites, Removed, Token, Told, Wanted, Writer,
     state::{Id, State},
     sync::{Instant, Mutex},
 };
@@ -63,16 +63,8 @@ impl Ledger {
         self.0.lock().wrote(writer.clone(), key, revision, inside, Instant::now());
     }
 
-    /// A write that was no delete of this object has deleted it; or, if that is enough, has marked it.
-    pub(crate) fn removed(
-        &self,
-        writer: &Writer,
-        key: &ObjectKey,
-        uid: &str,
-        or_deleting: bool,
-        fates: &dyn Fn(&ObjectKey, &str) -> Fate,
-    ) {
-        self.0.lock().removed(writer.clone(), key, uid, or_deleting, fates, Instant::now());
+    pub(crate) fn removed(&self, writer: &Writer, removed: &Removed<'_>, fates: &dyn Fn(&ObjectKey, &str) -> Fate) {
+        self.0.lock().removed(writer.clone(), removed, fates, Instant::now());
     }
 
     /// Before a delete is sent.

@@ -28,7 +28,7 @@ pub use self::stats::OwnWrites;
 pub(crate) use self::{
     book::{Deleting, Ledger, Pending},
     record::Announced,
-    state::{Fate, Told, Wanted},
+    state::{Fate, Removed, Told, Wanted},
     token::{Token, Writer},
 };
 

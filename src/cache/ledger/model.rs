@@ -14,7 +14,7 @@ use super::{OwnWrites, Token, Writer};
 use crate::object::ObjectKey;
 use book::Ledger;
 use shuttle::{future, thread};
-use state::{Fate, Told, Wanted};
+use state::{Fate, Removed, Told, Wanted};
 use std::{
     pin::pin,
     sync::Arc,

@@ -1,9 +1,10 @@
 //! From a write's answer into the ledgers of every informer of its kind that has, or will have, the object.
 
-use super::{Deleting, Fate, Pending, Token, Wanted, Writer};
+use super::{Deleting, Fate, Pending, Removed, Token, Wanted, Writer};
 use crate::{
     cache::{
         Cache, CacheError,
+        core::Condition,
         erased::Informing,
         fields::{FieldSelector, field},
         namespaces::Selectors,
@@ -125,12 +126,23 @@ impl Declared {
     }
 
     fn wrote(&self, writer: &Writer, written: &Written<'_>) {
-        let selected = self.selectors(&written.key).is_some_and(|selectors| selectors.selects(&self.gvk, written));
-        let inside = selected || self.core.get(&written.key).is_some();
+        let inside = self.selects(written) || self.core.get(&written.key).is_some();
         self.core.ledger().wrote(writer, &written.key, written.revision, inside);
-        if let Some(uid) = written.uid.as_deref().filter(|_| written.has_ended) {
-            self.core.ledger().removed(writer, &written.key, uid, false, &fates(&*self.core));
+        if written.has_ended {
+            self.removed(writer, written, false);
         }
+    }
+
+    /// The answer has the object as it was before.
+    fn removed(&self, writer: &Writer, written: &Written<'_>, or_deleting: bool) {
+        let Some(uid) = written.uid.as_deref() else { return };
+        let since = self.selects(written).then_some(written.revision);
+        let removed = Removed { key: &written.key, uid, or_deleting, since };
+        self.core.ledger().removed(writer, &removed, &fates(&*self.core));
+    }
+
+    fn selects(&self, written: &Written<'_>) -> bool {
+        self.selectors(&written.key).is_some_and(|selectors| selectors.selects(&self.gvk, written))
     }
 }
 
@@ -170,9 +182,8 @@ impl Cache {
         let Ok(Answer { items: Some(items), .. }) = serde_json::from_slice(answer) else { return };
         let writer = Writer::of(client);
         for written in items.into_iter().filter_map(|item| Written::of(kind, item.get().as_bytes())) {
-            let Some(uid) = written.uid.as_deref() else { continue };
             for informer in &informers {
-                informer.core.ledger().removed(&writer, &written.key, uid, true, &fates(&*informer.core));
+                informer.removed(&writer, &written, true);
             }
         }
     }
@@ -187,7 +198,7 @@ impl Cache {
             Some((informer.gvk.kind.clone(), informer.core.ledger().pending(token, Wanted::All)?))
         };
         let all: Vec<_> = self.all_informers().iter().filter_map(pending).collect();
-        let begun = Instant::now();
+        let (cache, begun) = (self.clone(), Instant::now());
         async move {
             for (kind, pending) in all {
                 pending.within(&kind, at_most.saturating_sub(begun.elapsed())).await.map_err(|error| match error {
@@ -195,7 +206,9 @@ impl Cache {
                     other => other,
                 })?;
             }
-            Ok(())
+            // One that was removed is not among them, and nobody's concern.
+            let has_ended = |informer: &Arc<Declared>| informer.core.condition() == Condition::Ended;
+            if cache.all_informers().iter().any(has_ended) { Err(CacheError::Ended) } else { Ok(()) }
         }
     }
 

@@ -88,6 +88,16 @@ pub(crate) enum Told<'a> {
     All(Fates<'a>),
 }
 
+/// An object that a write which was no delete of it has deleted; or has marked, if that is enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed<'a> {
+    pub(crate) key: &'a ObjectKey,
+    pub(crate) uid: &'a str,
+    pub(crate) or_deleting: bool,
+    /// A revision at which the informer has it, or had it, or will have it. `None` for one that its selectors leave out.
+    pub(crate) since: Option<u64>,
+}
+
 /// Which writes a read must show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted<'a> {
@@ -231,20 +241,11 @@ impl State {
     }
 
     /// A write that was not announced has deleted an object, or, if that is enough, marked it: as one of many, or with its last finalizer.
-    pub(super) fn removed(
-        &mut self,
-        writer: Writer,
-        key: &ObjectKey,
-        uid: &str,
-        or_deleting: bool,
-        fates: Fates<'_>,
-        now: Instant,
-    ) {
-        if !self.parts.contains_key(self.part_of(key)) {
-            return;
-        }
+    pub(super) fn removed(&mut self, writer: Writer, removed: &Removed<'_>, fates: Fates<'_>, now: Instant) {
+        let Removed { key, uid, or_deleting, since } = *removed;
+        let Some(&reached) = self.parts.get(self.part_of(key)) else { return };
         self.stats.writes += 1;
-        let after = self.expected(key);
+        let after = self.expected(key).max(since.filter(|since| *since > reached));
         let is_shown = match fates(key, uid) {
             Fate::There => false,
             Fate::Deleting => or_deleting,

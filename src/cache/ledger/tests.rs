@@ -126,20 +126,36 @@ fn objects_of_a_collection_are_shown_gone_or_marked() {
     let scene = Scene::new(&[None]);
     let writer = Writer::of(&scene.client);
     let there = |_: &ObjectKey, _: &str| Fate::There;
+    let remove = |name: &str, or_deleting, since, fates: &dyn Fn(&ObjectKey, &str) -> Fate| {
+        scene.ledger.removed(&writer, &Removed { key: &key(name), uid: name, or_deleting, since }, fates);
+    };
     for name in ["x", "y"] {
-        scene.ledger.removed(&writer, &key(name), name, true, &there);
+        remove(name, true, None, &there);
     }
-    scene.ledger.removed(&writer, &key("unknown"), "z", true, &|_, _| Fate::Gone);
+    remove("left out", true, None, &|_, _| Fate::Gone);
     scene.ledger.told(None, 1, &Told::Deleting(&key("x"), "x"));
     assert!(!scene.waits(Wanted::Key(&key("x"))) && scene.waits(Wanted::Key(&key("y"))));
     scene.ledger.told(None, 2, &Told::All(&|_, _| Fate::Deleting));
     assert!(!scene.waits(Wanted::All));
 
-    scene.ledger.removed(&writer, &key("x"), "x", false, &|_, _| Fate::Deleting);
+    remove("x", false, None, &|_, _| Fate::Deleting);
     scene.ledger.told(None, 3, &Told::All(&|_, _| Fate::Deleting));
     assert!(scene.waits(Wanted::All), "without its last finalizer it is gone, not marked");
     scene.ledger.told(None, 4, &Told::All(&|_, _| Fate::Gone));
     assert!(!scene.waits(Wanted::All));
+
+    let gone = |_: &ObjectKey, _: &str| Fate::Gone;
+    remove("x", true, Some(4), &gone);
+    assert!(!scene.waits(Wanted::All), "it was there, and is not any more");
+    remove("x", true, Some(6), &gone);
+    scene.ledger.told(None, 5, &Told::All(&gone));
+    assert!(scene.waits(Wanted::All), "it has not come yet");
+    scene.ledger.told(None, 6, &Told::Other);
+    scene.ledger.told(None, 7, &Told::Gone(&key("x"), Some("x")));
+    assert!(!scene.waits(Wanted::All));
+    remove("x", true, Some(9), &gone);
+    scene.ledger.told(None, 9, &Told::All(&gone));
+    assert!(!scene.waits(Wanted::All), "it came and went between two lists");
 }
 
 #[test]

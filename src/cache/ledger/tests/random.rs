@@ -95,15 +95,14 @@ struct Part {
 struct Done {
     key: ObjectKey,
     revision: u64,
-    gone: bool,
 }
 
 /// A request that the server has served, and not answered.
 enum Asked {
     Write(Done),
     Delete(Done, Deleting, u64),
-    /// With the uids.
-    DeleteAll(Vec<(Done, u64)>),
+    /// With what was there.
+    DeleteAll(Vec<(Done, Version)>),
 }
 
 struct Read {
@@ -147,7 +146,7 @@ impl World {
         }
         let part = usize::from(key.namespace() == Some(NAMESPACES[1]));
         self.parts[part].events.push(Heard { key: key.clone(), version, gone });
-        Done { key: key.clone(), revision: self.revision, gone }
+        Done { key: key.clone(), revision: self.revision }
     }
 
     fn step(&mut self, step: Step) {
@@ -178,8 +177,7 @@ impl World {
                 // What is marked stays as it is; of the others every other one is only marked.
                 let there = there.filter(|(key, version)| in_it(key) && !version.marked);
                 let one = |(key, version): (ObjectKey, Version)| {
-                    let uid = version.uid;
-                    (self.change(&key, Some(uid), true, uid.is_multiple_of(2)), uid)
+                    (self.change(&key, Some(version.uid), true, version.uid.is_multiple_of(2)), version)
                 };
                 let all = there.map(one).collect();
                 self.asked[namespace].push(Asked::DeleteAll(all));
@@ -199,14 +197,12 @@ impl World {
                         self.done.push(done);
                     }
                     Asked::DeleteAll(all) => {
-                        for (done, uid) in all {
-                            // An answer of many is only good for objects that are known, or that the client has written itself.
-                            let expected = |other: &Done| !other.gone && other.key == done.key && !self.shows(other);
-                            let known = self.store.get(&done.key).is_some_and(|there| there.uid == uid)
-                                || self.done.iter().any(expected);
-                            self.scene.ledger.removed(&writer, &done.key, &uid.to_string(), true, &fates);
+                        for (done, Version { uid, revision, .. }) in all {
+                            let (uid, since) = (uid.to_string(), Some(revision));
+                            let removed = Removed { key: &done.key, uid: &uid, or_deleting: true, since };
+                            self.scene.ledger.removed(&writer, &removed, &fates);
                             // Marked or gone is all that is waited for.
-                            self.done.extend(known.then_some(Done { gone: true, ..done }));
+                            self.done.push(done);
                         }
                     }
                 }
