@@ -43,8 +43,12 @@ impl<K: KubeObject, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
 
     /// Keys only, without decoding anything: for mapping functions. Empty before the first sync.
     pub fn keys(&self, value: &V) -> Vec<ObjectKey> {
-        let mut keys = Vec::new();
-        self.0.informer.core.visit(None, &[IndexId::new(self.0.number).of(value)], &mut |shown| {
+        let (core, mut keys) = (&self.0.informer.core, Vec::new());
+        if !core.is_listed() {
+            // Some namespaces may be there, and others not.
+            return keys;
+        }
+        core.visit(None, &[IndexId::new(self.0.number).of(value)], &mut |shown| {
             keys.push(shown.key().clone());
             ControlFlow::Continue(())
         });
