@@ -17,7 +17,7 @@ use super::{
     store::{Change, Entry, Store},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
-use parking_lot::Mutex;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use std::{cmp::Reverse, sync::Arc, time::SystemTime};
 use tokio::{sync::watch, time::Instant};
 
@@ -47,8 +47,9 @@ pub(crate) struct Core<P> {
     /// Told of every change once the store shows it.
     pub(crate) ledger: Arc<Ledger>,
     pub(super) decoder: Decoder,
-    /// How each part is. Held while the store changes, so that revisions are published in order.
-    pub(super) parts: Mutex<Parts>,
+    /// How each part is. Who changes the store holds it, so that revisions are published in order, but lets others read it, because it takes as long
+    /// as the users' index functions do.
+    pub(super) parts: RwLock<Parts>,
     condition: watch::Sender<Condition>,
     /// Whether the first list of every part has come: from then on, reads are served.
     listed: watch::Sender<bool>,
@@ -63,7 +64,7 @@ impl<P: Payload> Core<P> {
             fan: Fan::default(),
             ledger: Arc::default(),
             decoder,
-            parts: Mutex::default(),
+            parts: RwLock::default(),
             condition: watch::Sender::new(Condition::Idle),
             listed: watch::Sender::new(false),
             tally: Tally::default(),
@@ -78,13 +79,13 @@ impl<P: Payload> Core<P> {
             degraded @ Condition::Degraded { .. } => degraded,
             _ => Condition::Starting,
         };
-        *self.parts.lock() = Parts::new(start);
+        *self.parts.write() = Parts::new(start);
     }
 
     /// Where the loop of this namespace, or of all that have none of their own, puts what it is told. It begins anew if it was there before, and
     /// must not be any more.
     pub(crate) fn join(self: &Arc<Self>, namespace: Option<String>) -> Part<P> {
-        let mut parts = self.parts.lock();
+        let mut parts = self.parts.write();
         parts.begin(namespace.as_deref());
         self.ledger.join(namespace.as_deref());
         self.judge(&parts);
@@ -94,10 +95,11 @@ impl<P: Payload> Core<P> {
 
     /// The namespace is kept no longer: its objects are gone, and whether they are on the server, nobody knows.
     pub(crate) fn leave(&self, namespace: &str) {
-        let mut parts = self.parts.lock();
+        let mut parts = self.parts.write();
         if parts.remove(namespace).is_none() {
             return;
         }
+        let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let reached = if self.is_listed() { parts.reached() } else { None };
         let about = |key: &ObjectKey| parts.has(Some(namespace), key);
         let revision = reached.unwrap_or_else(|| self.store.revision());
@@ -110,8 +112,9 @@ impl<P: Payload> Core<P> {
 
     /// All parts that there are in the beginning have joined: when each was listed, so is the whole. What is of none of them, from before, is gone.
     pub(crate) fn all_joined(&self) {
-        let mut parts = self.parts.lock();
+        let mut parts = self.parts.write();
         parts.all_joined();
+        let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let changes = self.replace(|key| !parts.have(key), Vec::new(), &[], self.store.revision(), false);
         self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
@@ -126,14 +129,14 @@ impl<P: Payload> Core<P> {
 
     /// How that is which says what parts there are.
     pub(crate) fn parts_are(&self, condition: Condition) {
-        let mut parts = self.parts.lock();
+        let mut parts = self.parts.write();
         parts.set(condition);
         self.judge(&parts);
     }
 
     /// Up to where a namespace's objects are; `None` if they are not kept, or were not listed yet.
     pub(crate) fn revision_of(&self, namespace: &str) -> Option<u64> {
-        self.parts.lock().revision_of(namespace)
+        self.parts.read().revision_of(namespace)
     }
 
     pub(crate) fn condition(&self) -> Condition {
@@ -199,7 +202,7 @@ impl<P: Payload> Core<P> {
     pub(crate) fn stats(&self) -> InformerStats {
         let (decode_errors, last_decode_error) = self.decode_errors.read();
         let (index_errors, last_index_error) = self.store.index_errors.read();
-        let heard = self.parts.lock().heard();
+        let heard = self.parts.read().heard();
         InformerStats {
             objects: self.store.len(),
             approximate_bytes: self.store.bytes(),

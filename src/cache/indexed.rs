@@ -12,6 +12,9 @@ use std::{fmt, hash::Hash, marker::PhantomData, ops::ControlFlow, sync::Arc};
 ///
 /// What cannot be read as a `K`, or what the function panics on, is in no index: [`InformerStats`](super::InformerStats) count it, and say why.
 ///
+/// The function runs while the informer's next change waits for it: be quick. It may read, its own informer too, which shows what was before; but it must
+/// not ask that one for events or another index, nor drop one: that waits for the change, which waits for it.
+///
 /// Use it where a list would look at many objects to find few: what refers to a secret, what an owner has.
 pub struct Index<K, V>(Arc<Held<K, V>>);
 
@@ -40,8 +43,12 @@ impl<K: KubeObject, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
 
     /// Keys only, without decoding anything: for mapping functions. Empty before the first sync.
     pub fn keys(&self, value: &V) -> Vec<ObjectKey> {
-        let mut keys = Vec::new();
-        self.0.informer.core.visit(None, &[IndexId::new(self.0.number).of(value)], &mut |shown| {
+        let (core, mut keys) = (&self.0.informer.core, Vec::new());
+        if !core.is_listed() {
+            // Some namespaces may be there, and others not.
+            return keys;
+        }
+        core.visit(None, &[IndexId::new(self.0.number).of(value)], &mut |shown| {
             keys.push(shown.key().clone());
             ControlFlow::Continue(())
         });

@@ -11,6 +11,7 @@ use super::{
     store::Entry,
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
+use parking_lot::RwLockUpgradableReadGuard;
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::SystemTime,
@@ -25,23 +26,27 @@ pub(crate) struct Part<P> {
 
 impl<P: Payload> Part<P> {
     /// This part has come from one revision to another: change the store at the one that all have, which is 0 until all were listed. `change` gives how
-    /// much that was, and is told where this part was, if it was listed.
+    /// much that was, and is told where this part was, if it was listed. Only when the store shows it is the part said to be there.
     fn at(&self, revision: u64, is_list: bool, change: impl FnOnce(u64, &Parts, Option<u64>) -> u64) {
         let now = Instant::now();
-        let mut parts = self.core.parts.lock();
-        let Some(state) = parts.get_mut(self.namespace.as_deref()) else { return };
+        let namespace = self.namespace.as_deref();
+        let parts = self.core.parts.upgradable_read();
+        let Some(state) = parts.get(namespace) else { return };
         let before = state.revision;
         // A list says where the server is now, even if it was set back. Anything else that is older comes late.
-        state.revision = if is_list { Some(revision) } else { before.max(Some(revision)) };
-        state.heard = Some(now);
-        let all = self.core.is_listed() || parts.are_listed();
-        let changes = change(parts.reached().filter(|_| all).unwrap_or_default(), &parts, before);
+        let revision = if is_list { revision } else { before.map_or(revision, |before| before.max(revision)) };
+        let (reached, all) = parts.reached_with(state, revision);
+        let changes = change(if all || self.core.is_listed() { reached } else { 0 }, &parts, before);
+        let mut parts = RwLockUpgradableReadGuard::upgrade(parts);
+        if let Some(state) = parts.get_mut(namespace) {
+            (state.revision, state.heard) = (Some(revision), Some(now));
+        }
         drop(parts);
         self.core.tally.happened(changes, now);
     }
 
     fn is(&self, change: impl FnOnce(&mut Condition)) {
-        let mut parts = self.core.parts.lock();
+        let mut parts = self.core.parts.write();
         if let Some(state) = parts.get_mut(self.namespace.as_deref()) {
             change(&mut state.condition);
             self.core.judge(&parts);
@@ -131,7 +136,7 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn watching(&self) {
-        let mut parts = self.core.parts.lock();
+        let mut parts = self.core.parts.write();
         let Some(part) = parts.get_mut(self.namespace.as_deref()) else { return };
         part.heard = Some(Instant::now());
         if std::mem::replace(&mut part.watched, true) {

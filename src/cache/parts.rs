@@ -5,7 +5,7 @@
 
 use super::core::Condition;
 use crate::object::ObjectKey;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ptr};
 use tokio::time::Instant;
 
 pub(super) struct Parts {
@@ -81,6 +81,13 @@ impl Parts {
         }
     }
 
+    pub(super) fn get(&self, namespace: Option<&str>) -> Option<&State> {
+        match namespace {
+            Some(name) => self.namespaces.get(name),
+            None => self.rest.as_ref(),
+        }
+    }
+
     /// Whether the object is one of this part's.
     pub(super) fn has(&self, namespace: Option<&str>, key: &ObjectKey) -> bool {
         match namespace {
@@ -106,6 +113,13 @@ impl Parts {
     /// Up to where those are that were listed.
     pub(super) fn reached(&self) -> Option<u64> {
         self.all().filter_map(|part| part.revision).min()
+    }
+
+    /// The same, and whether all were listed, once one of them is at this revision.
+    pub(super) fn reached_with(&self, one: &State, revision: u64) -> (u64, bool) {
+        let others = || self.all().filter(|other| !ptr::eq(*other, one)).map(|other| other.revision);
+        let reached = others().flatten().fold(revision, u64::min);
+        (reached, self.known && others().all(|revision| revision.is_some()))
     }
 
     /// The worst of them is how the informer is.

@@ -25,6 +25,7 @@ use kube_client::Client;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
+    any::TypeId,
     fmt,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -49,6 +50,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     informers: HashMap<Key, Arc<Declared>>,
+    /// The keys of those that clients read, by type and kind: to make one, selectors are parsed.
+    plain: HashMap<TypeId, HashMap<GroupVersionKind, Arc<Key>>>,
     run: Run,
 }
 
@@ -100,26 +103,37 @@ impl Cache {
         self.0.declared()
     }
 
-    /// What [`Self::informer_of`] gives, if it was declared; it is not held. True if a read has declared it.
+    /// What [`Self::informer_of`] gives for a selection that says nothing but its kind, if it was declared; it is not held. True if a read has declared it.
     pub(super) fn declared<K: KubeObject>(
         &self,
-        select: &Select<K>,
+        plain: &Select<K>,
         namespace: Option<&str>,
     ) -> Result<Option<(Informer<K>, bool)>, CacheError> {
-        let scope = Plan::new(select.said(), &self.0.options)?.scope;
-        let state = self.0.state.lock();
-        let Some(declared) = state.informers.get(&(select.said().gvk.clone(), scope)) else { return Ok(None) };
-        declared.plan.check_serves(select.said())?;
-        declared.check_keeps(namespace)?;
+        let said = plain.said();
+        let mut state = self.0.state.lock();
+        let (key, is_new) = match state.plain.get(&said.form.id).and_then(|kinds| kinds.get(&said.gvk)) {
+            Some(key) => (key.clone(), false),
+            None => (Arc::new((said.gvk.clone(), Plan::new(said, &self.0.options)?.scope)), true),
+        };
+        let Some(declared) = state.informers.get(&*key).cloned() else { return Ok(None) };
         let informer = Informer::new(declared.core.clone(), Lease::uncounted(&declared.life));
+        if is_new {
+            state.plain.entry(said.form.id).or_default().insert(said.gvk.clone(), key);
+        }
+        drop(state);
+        declared.plan.check_serves(said)?;
+        declared.check_keeps(namespace)?;
         Ok(Some((informer, declared.held.get().is_some())))
     }
 
     /// Declare it for good.
-    pub(super) fn declare_lazily<K: KubeObject>(&self, select: Select<K>) -> Result<(), CacheError> {
-        let key = (select.said().gvk.clone(), Plan::new(select.said(), &self.0.options)?.scope);
-        let _until_held = self.informer_of(select)?;
-        if let Some(declared) = self.0.state.lock().informers.get(&key) {
+    pub(super) fn declare_lazily<K: KubeObject>(&self, select: &Select<K>) -> Result<(), CacheError> {
+        let plan = Plan::new(select.said(), &self.0.options)?;
+        let key = (select.said().gvk.clone(), plan.scope.clone());
+        // Who finds it finds that a read has declared it.
+        let mut state = self.0.state.lock();
+        let _until_held: Informer<K> = self.0.declare(&mut state, select.said(), plan)?;
+        if let Some(declared) = state.informers.get(&key) {
             declared.held.get_or_init(|| Lease::new(&declared.life));
         }
         Ok(())
@@ -314,6 +328,15 @@ impl Shared {
             state.informers.extract_if(|_, other| Arc::ptr_eq(other, declared)).for_each(drop);
         }
         unused
+    }
+}
+
+/// Of a cache that never ran no task ends the informers; who waits for them is told.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for declared in self.state.get_mut().informers.values() {
+            declared.core.end();
+        }
     }
 }
 

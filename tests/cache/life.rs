@@ -9,6 +9,7 @@ use steersman::{
     testing::{Embedded, TestServer},
 };
 use steersman_apiserver::Fault;
+use tokio::time::timeout;
 
 const WATCHES: &str = "watch configmaps";
 
@@ -140,6 +141,17 @@ async fn a_run_that_is_dropped_ends_everything() {
     let asked = server.server().journal().count(WATCHES);
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((maps.state(), server.server().journal().count(WATCHES)), (InformerState::Removed, asked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_dropped_before_it_ran_is_not_waited_for() {
+    let cache = cache(&embedded());
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let mut events = maps.events();
+    drop(cache);
+    let synced = timeout(Duration::from_hours(1), maps.await_synced()).await.expect("it ends");
+    assert!(matches!(synced, Err(CacheError::Ended)), "{synced:?}");
+    assert!(events.next().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,11 @@ use kube_client::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, mpsc::channel},
+    time::Duration,
+};
 use steersman::{
     cache::{CacheOptions, InformerState, Namespaces, Notice, Query, Select},
     event::Event,
@@ -16,6 +20,7 @@ use steersman::{
     testing::{Embedded, Env, TestServer},
 };
 use steersman_apiserver::Fault;
+use tokio::{sync::mpsc::unbounded_channel, time::timeout};
 
 async fn label(client: &Client, namespace: &str, labels: serde_json::Value) {
     let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
@@ -207,4 +212,37 @@ async fn what_is_kept_of_namespaces_that_come_and_go_is_what_is_there() {
         }
         assert_eq!(told, there, "seed {seed}");
     }
+}
+
+/// It takes its time in a thread of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn clients_do_not_wait_for_an_index_function_of_namespaces_that_come_and_go() -> anyhow::Result<()> {
+    let server = Embedded::start()?;
+    let client = server.client()?;
+    label(&client, "default", json!({"tenant": ""})).await;
+    let cache = cache(&client, CacheOptions { kinds: vec![labelled("tenant").into()], ..CacheOptions::default() });
+    let (maps, _secrets) = (cache.informer::<ConfigMap>()?, cache.informer::<Secret>()?);
+    cache.await_synced().await?;
+    let ((begun, mut begins), (end, ends)) = (unbounded_channel(), channel::<()>());
+    let ends = Mutex::new(ends);
+    let _index = maps.index(move |_: &ConfigMap| {
+        begun.send(()).expect("the test waits for it");
+        // Until the test lets go of it.
+        let _ = ends.lock().expect("nobody panics with it").recv();
+        vec![1]
+    });
+    make(&client, "default", "slow", "blue").await;
+    begins.recv().await.expect("it is asked");
+    let reads = steersman::client::Client::new(client)?.with_cache(cache.clone());
+    let reads = tokio::spawn(async move {
+        let key = ObjectKey::new("default", "slow");
+        (reads.get::<ConfigMap>(&key).await, reads.get::<Secret>(&key).await)
+    });
+    let reads = timeout(Duration::from_secs(30), reads).await;
+    drop(end);
+    let (map, secret) = reads.expect("they do not wait")?;
+    assert!(map?.is_none() && secret?.is_none());
+    until(|| maps.stats().objects == 1).await;
+    cache.stop().await;
+    Ok(())
 }

@@ -5,6 +5,7 @@ use crate::{
     cache::{
         fan::Item,
         reflect::{Failure, Place, Reflector, Sink},
+        store::Function,
     },
     object::{Compact, MetadataOnly},
 };
@@ -15,7 +16,7 @@ use kube_client::{
 };
 use kube_core::{ResourceExt, TypeMeta};
 use serde_json::json;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::mpsc::channel, thread, time::Duration};
 use steersman_apiserver::{ApiServer, Fault, Options};
 
 /// A server, and an informer of its config maps that runs.
@@ -307,4 +308,50 @@ fn what_is_in_no_named_namespace_is_a_part_of_its_own() {
     kept.sort();
     assert_eq!(kept, ["a/o", "c/o"]);
     assert_eq!((core.revision_of("a"), core.revision_of("x"), core.store.revision()), (Some(5), Some(7), 5));
+}
+
+#[test]
+fn an_index_function_may_ask_for_numbers_and_who_else_does_is_not_kept_waiting() {
+    /// Fails if it is.
+    fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, answer) = channel();
+        thread::spawn(move || done.send(work()));
+        answer.recv_timeout(Duration::from_secs(30)).expect("it waits for the index")
+    }
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let entry = |version: u64| {
+        let json = json!({"metadata": {"name": "o", "namespace": "a", "resourceVersion": version.to_string()}});
+        let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
+        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
+    };
+    let ((begun, begins), (end, ends)) = (channel(), channel::<()>());
+    let (own, ends) = (Arc::downgrade(&core), parking_lot::Mutex::new(ends));
+    core.store.add_indexer(Arc::new(Function::new(move |_: &Arc<MetadataOnly>| {
+        let objects = own.upgrade().map_or(0, |core| core.stats().objects);
+        begun.send(()).expect("the test waits for it");
+        // Until the test lets go of it.
+        let _ = ends.lock().recv();
+        Ok(vec![objects])
+    })));
+    let part = Arc::new(core.join(Some("a".into())));
+    core.parts_are(Condition::Synced);
+    core.all_joined();
+    let seen = || {
+        begins.recv_timeout(Duration::from_secs(30)).expect("it is asked, and has its answer");
+        let core = core.clone();
+        let seen = soon(move || (core.revision_of("a"), core.stats().objects, core.stats().since_heard.is_some()));
+        end.send(()).expect("it waits");
+        seen
+    };
+    let (lists, first) = (part.clone(), entry(1));
+    let lists = thread::spawn(move || lists.all(vec![first], Vec::new(), 10));
+    assert_eq!(seen(), (None, 0, false), "nothing is said to be there before the store shows it");
+    lists.join().expect("it is listed");
+    let second = entry(11);
+    let puts = thread::spawn(move || part.put(second, 11));
+    // Of what was, and of what is.
+    assert_eq!([seen(), seen()], [(Some(10), 1, true); 2]);
+    puts.join().expect("it is put in");
+    assert_eq!((core.revision_of("a"), core.store.revision()), (Some(11), 11));
 }

@@ -29,10 +29,11 @@ pub(crate) trait Indexer<O>: Send + Sync {
     fn table(&self) -> Box<dyn Table>;
 }
 
-/// Slots by value.
+/// Slots by value. Values are the user's, and what frees them is too: those that are not needed, or not any more, are left in `values`, for the
+/// caller to free.
 pub(crate) trait Table: Send + Sync {
-    fn insert(&mut self, slot: Slot, values: Values);
-    fn remove(&mut self, slot: Slot, values: Values);
+    fn insert(&mut self, slot: Slot, values: &mut Values);
+    fn remove(&mut self, slot: Slot, values: &mut Values);
     /// Whether both say the same: then there is nothing to do.
     fn is_same(&self, a: &Values, b: &Values) -> bool;
     fn as_any(&self) -> &dyn Any;
@@ -72,18 +73,26 @@ impl<V: Hash + Eq> ByValue<V> {
 }
 
 impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
-    fn insert(&mut self, slot: Slot, values: Values) {
-        for value in vec::<V>(values) {
-            self.0.entry(value).or_default().insert(slot);
+    fn insert(&mut self, slot: Slot, values: &mut Values) {
+        let values = vec::<V>(values);
+        let mut next = 0;
+        while let Some(value) = values.get(next) {
+            if let Some(postings) = self.0.get_mut(value) {
+                postings.insert(slot);
+                next += 1;
+            } else {
+                self.0.entry(values.swap_remove(next)).or_default().insert(slot);
+            }
         }
     }
 
-    fn remove(&mut self, slot: Slot, values: Values) {
-        for value in vec::<V>(values) {
-            let hashbrown::hash_map::Entry::Occupied(mut found) = self.0.entry(value) else { continue };
-            found.get_mut().remove(slot);
-            if found.get().is_empty() {
-                found.remove();
+    fn remove(&mut self, slot: Slot, values: &mut Values) {
+        let values = vec::<V>(values);
+        for at in 0..values.len() {
+            let Some(postings) = self.0.get_mut(&values[at]) else { continue };
+            postings.remove(slot);
+            if postings.is_empty() {
+                values.extend(self.0.remove_entry(&values[at]).map(|(value, _)| value));
             }
         }
     }
@@ -154,10 +163,11 @@ impl Said {
         Self(said.collect())
     }
 
-    pub(super) fn update(self, slot: Slot, tables: &mut [Option<Box<dyn Table>>]) {
-        for (number, old, new) in self.0 {
-            let Some(table) = &mut tables[number] else { continue };
-            if let (Some(old), Some(new)) = (&old, &new)
+    /// What is left is to be freed once the lock is.
+    pub(super) fn update(&mut self, slot: Slot, tables: &mut [Option<Box<dyn Table>>]) {
+        for (number, old, new) in &mut self.0 {
+            let Some(table) = &mut tables[*number] else { continue };
+            if let (Some(old), Some(new)) = (&*old, &*new)
                 && table.is_same(old, new)
             {
                 continue;
@@ -172,6 +182,6 @@ impl Said {
     }
 }
 
-fn vec<V: 'static>(values: Values) -> Vec<V> {
-    *values.downcast().expect("a table gets the values of its own indexer")
+fn vec<V: 'static>(values: &mut Values) -> &mut Vec<V> {
+    values.downcast_mut().expect("a table gets the values of its own indexer")
 }

@@ -4,8 +4,8 @@
 //! * a key has one slot, a slot holds one object or is free;
 //! * what a snapshot shows never changes: what it shares is copied before it changes;
 //! * the revision is published with the objects it belongs to;
-//! * under the lock nothing is freed, no user's code runs, and no work is done that grows with the number of objects, but for the memory of a
-//!   namespace's or an index value's slots being moved (4 bytes each).
+//! * under the lock, be it a reader's, nothing is freed, no user's code runs but what compares and hashes an index's values, and no work is done that
+//!   grows with the number of objects, but for the memory of a namespace's or an index value's slots being moved or freed (4 bytes each).
 //!
 //! Objects are in chunks, and a snapshot is the list of the chunks: taking one costs two counts. An update while a snapshot lives copies the
 //! one chunk it changes, and the list, once per snapshot.
@@ -150,7 +150,7 @@ impl<P: 'static> Store<P> {
         let indexers = self.indexers.lock();
         let old = self.get(&entry.key);
         // The user's functions run here, where nobody waits but other writers.
-        let said = Said::of(&indexers, old.as_ref(), Some(&entry.object), &self.index_errors);
+        let mut said = Said::of(&indexers, old.as_ref(), Some(&entry.object), &self.index_errors);
         let mut state = self.state.write();
         state.revision = revision;
         if let Some(slot) = state.find(hash, &entry.key) {
@@ -170,7 +170,7 @@ impl<P: 'static> Store<P> {
         let hash = self.hasher.hash_one(key);
         let indexers = self.indexers.lock();
         let old = self.get(key);
-        let said = Said::of(&indexers, old.as_ref(), None, &self.index_errors);
+        let mut said = Said::of(&indexers, old.as_ref(), None, &self.index_errors);
         let mut state = self.state.write();
         state.revision = revision;
         let slot = state.find(hash, key)?;
@@ -204,37 +204,39 @@ impl<P: 'static> Store<P> {
             tables: indexers.iter().map(|it| it.as_ref().map(|it| it.table())).collect(),
             ..State::default()
         };
-        // Only a writer could change it, so that a reader's lock is enough, and readers are not kept out.
-        let now = self.state.read();
+        // Only a writer could change what is there, so that it stays as it is in this snapshot.
+        let now = self.snapshot();
+        let there = |hash: u64, key: &ObjectKey| now.at(self.state.read().find(hash, key)?);
         let elsewhere = |entry: &&Entry<P>| !about(&entry.key);
-        let kept = kept.iter().filter_map(|key| now.find(self.hasher.hash_one(key), key)).map(|slot| now.entry(slot));
-        for mut entry in now.entries().filter(elsewhere).chain(kept).cloned().chain(entries) {
+        let kept = kept.iter().filter_map(|key| there(self.hasher.hash_one(key), key));
+        for mut entry in now.iter().filter(elsewhere).chain(kept).cloned().chain(entries) {
             let hash = self.hasher.hash_one(&entry.key);
-            if let Some(old) = now.find(hash, &entry.key).map(|slot| now.entry(slot))
+            if let Some(old) = there(hash, &entry.key)
                 && is_same(&old.object, &entry.object)
             {
                 entry = old.clone();
             }
             // Pages that were not of one revision can name an object twice; the last one is the newest.
             if let Some(slot) = next.find(hash, &entry.key) {
-                let said = Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object), &self.index_errors);
+                let mut said =
+                    Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object), &self.index_errors);
                 said.update(slot, &mut next.tables);
                 next.change(slot, entry.object, entry.bytes);
             } else {
-                let said = Said::of(&indexers, None, Some(&entry.object), &self.index_errors);
+                let mut said = Said::of(&indexers, None, Some(&entry.object), &self.index_errors);
                 let slot = next.insert(hash, entry, &self.hasher);
                 said.update(slot, &mut next.tables);
             }
         }
         let mut changes = Vec::new();
         for entry in next.entries() {
-            match now.find(self.hasher.hash_one(&entry.key), &entry.key).map(|slot| now.entry(slot)) {
+            match there(self.hasher.hash_one(&entry.key), &entry.key) {
                 Some(old) if Arc::ptr_eq(&old.object, &entry.object) => {}
                 Some(old) => changes.push(Change::Updated { old: old.object.clone(), new: entry.clone() }),
                 None => changes.push(Change::Created(entry.clone())),
             }
         }
-        let gone = now.entries().filter(|entry| next.find(self.hasher.hash_one(&entry.key), &entry.key).is_none());
+        let gone = now.iter().filter(|entry| next.find(self.hasher.hash_one(&entry.key), &entry.key).is_none());
         changes.extend(gone.cloned().map(Change::Deleted));
         drop(now);
         let old = mem::replace(&mut *self.state.write(), next);
@@ -247,10 +249,11 @@ impl<P: 'static> Store<P> {
     pub(crate) fn add_indexer(&self, indexer: SharedIndexer<P>) -> usize {
         let mut indexers = self.indexers.lock();
         let mut table = indexer.table();
-        let now = self.state.read();
+        // Nothing but the revision changes meanwhile.
+        let now = self.snapshot();
         for (slot, entry) in now.slots_and_entries() {
             match indexer.values(&entry.object) {
-                Ok(values) => table.insert(slot, values),
+                Ok(mut values) => table.insert(slot, &mut values),
                 Err(error) => self.index_errors.note(error),
             }
         }
@@ -288,12 +291,7 @@ impl<P> State<P> {
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry<P>> {
-        self.slots_and_entries().map(|(_, entry)| entry)
-    }
-
-    fn slots_and_entries(&self) -> impl Iterator<Item = (Slot, &Entry<P>)> {
-        let places = self.spine.iter().flat_map(|chunk| chunk.iter());
-        (0..).zip(places).filter_map(|(slot, place)| Some((slot, place.as_ref()?)))
+        self.spine.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
     /// To be changed: copied first if a snapshot has it.

@@ -1,6 +1,9 @@
 //! Objects as they were at one moment. Holding one keeps them in memory, and delays nobody.
 
-use super::{CHUNK, Entry, Spine, postings::Postings};
+use super::{
+    CHUNK, Entry, Spine,
+    postings::{Postings, Slot},
+};
 
 /// All objects of a store, or some of them.
 pub(crate) struct Snapshot<P> {
@@ -32,5 +35,17 @@ impl<P> Snapshot<P> {
         let all = self.some.is_none().then(|| self.spine.iter().flat_map(|chunk| chunk.iter().flatten()));
         let some = some.into_iter().flatten().filter_map(|slot| self.spine[slot / CHUNK][slot % CHUNK].as_ref());
         all.into_iter().flatten().chain(some)
+    }
+
+    /// Of all objects of the store, and where they are in it.
+    pub(super) fn slots_and_entries(&self) -> impl Iterator<Item = (Slot, &Entry<P>)> {
+        let places = self.spine.iter().flat_map(|chunk| chunk.iter());
+        (0..).zip(places).filter_map(|(slot, place)| Some((slot, place.as_ref()?)))
+    }
+
+    /// What is in a slot.
+    pub(super) fn at(&self, slot: Slot) -> Option<&Entry<P>> {
+        let slot = slot as usize;
+        self.spine[slot / CHUNK][slot % CHUNK].as_ref()
     }
 }

@@ -1,6 +1,12 @@
 use super::*;
 use proptest::prelude::*;
-use std::{collections::BTreeMap, hash::Hash};
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    sync::{Weak, mpsc::channel},
+    thread,
+    time::Duration,
+};
 
 impl<P: 'static> Store<P> {
     /// Find objects by what `values` says of them, from now on.
@@ -197,6 +203,93 @@ fn of_an_object_that_a_list_names_twice_the_last_counts() {
     let changes = store.replace(|_| true, vec![entry(1, (1, 1)), entry(1, (2, 2))], &[], 1, |a, b| a == b);
     assert_eq!((changes.len(), store.len(), store.get(&key(1)).as_deref()), (1, 1, Some(&(2, 2))));
     assert_eq!([1, 2].map(|value| store.select(None, &[index.of(&value)]).iter().count()), [0, 1]);
+}
+
+/// A thread that must not be kept waiting: fails if it is.
+fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, answer) = channel();
+    thread::spawn(move || done.send(work()));
+    answer.recv_timeout(Duration::from_secs(30)).expect("it waits for the user's function")
+}
+
+#[test]
+fn readers_and_bookmarks_do_not_wait_for_an_index_function() {
+    let store = Arc::new(Store::default());
+    store.put(entry(1, (1, 1)), 1);
+    let ((begun, begins), (end, ends)) = (channel(), channel::<()>());
+    let ends = Mutex::new(ends);
+    let slow = move |thing: &Arc<Thing>| {
+        begun.send(()).expect("the test waits for it");
+        // Until the test lets go of it.
+        let _ = ends.lock().recv();
+        vec![thing.1]
+    };
+    let check = |revision| {
+        begins.recv().expect("it is asked");
+        let told = store.clone();
+        soon(move || told.advance(revision));
+        let read = store.clone();
+        assert_eq!(soon(move || (read.get(&key(1)).is_some(), read.revision())), (true, revision));
+        end.send(()).expect("it waits");
+    };
+    let adding = store.clone();
+    let adding = thread::spawn(move || adding.add_index(slow));
+    check(2);
+    let index = adding.join().expect("it is added");
+    let replacing = store.clone();
+    let list = vec![entry(1, (2, 2))];
+    let replacing = thread::spawn(move || replacing.replace(|_| true, list, &[], 4, |a, b| a == b).len());
+    check(3);
+    assert_eq!((replacing.join().expect("it is replaced"), store.revision()), (1, 4));
+    assert_eq!(store.select(None, &[index.of(&2)]).iter().count(), 1);
+}
+
+/// A value that notes whether it was freed under the store's lock.
+struct Freed {
+    value: u8,
+    store: Weak<Store<Thing>>,
+    /// With the lock held, and without.
+    times: Arc<Mutex<[usize; 2]>>,
+}
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        if let Some(store) = self.store.upgrade() {
+            self.times.lock()[usize::from(store.state.try_read().is_some())] += 1;
+        }
+    }
+}
+
+impl PartialEq for Freed {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for Freed {}
+
+impl Hash for Freed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.value.hash(state);
+    }
+}
+
+#[test]
+fn what_an_index_said_is_freed_when_the_lock_is_free() {
+    let store = Arc::new(Store::default());
+    let (of, times) = (Arc::downgrade(&store), Arc::<Mutex<[usize; 2]>>::default());
+    let noted = times.clone();
+    let freed = move |value| Freed { value, store: of.clone(), times: noted.clone() };
+    let index = store.add_index(move |thing: &Arc<Thing>| vec![freed(thing.1), freed(thing.1), freed(9)]);
+    store.put(entry(1, (1, 1)), 1);
+    store.put(entry(2, (1, 1)), 2);
+    store.put(entry(2, (2, 1)), 3);
+    store.put(entry(2, (3, 2)), 4);
+    store.remove(&key(1), 5);
+    store.replace(|_| true, vec![entry(2, (4, 3))], &[], 6, |a, b| a == b);
+    store.remove(&key(2), 7);
+    store.remove_index(index.number);
+    assert_eq!(*times.lock(), [0, 3 * 9], "all that nine answers had");
 }
 
 #[derive(Clone, Debug)]
