@@ -2,8 +2,10 @@
 
 mod absent;
 mod account;
+mod between;
 mod chaos;
 mod convergence;
+mod faulty;
 mod forms;
 mod ledger;
 mod life;

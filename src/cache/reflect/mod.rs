@@ -4,6 +4,7 @@
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
 //! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
+//! * code of others that panics is a failure like another: nobody can say how far it came, so that everything is asked for anew;
 //! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
 //! * what the server says no with is reported in its own words;
 //! * that there is no such kind it only says of a list: a watch that is told so is followed by one.
@@ -11,6 +12,7 @@
 //! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
 
+mod caught;
 mod lines;
 mod listed;
 mod pace;
@@ -19,11 +21,12 @@ mod stream;
 mod wire;
 
 use self::{
+    caught::caught,
     listed::Listed,
     stream::Stream,
     wire::{Line, Page, Refusal},
 };
-pub(crate) use self::{pace::Pace, place::Place};
+pub(crate) use self::{caught::words, pace::Pace, place::Place};
 use crate::{
     cache::store::Entry,
     object::{Decoder, ObjectKey, Payload, Undecodable},
@@ -79,6 +82,9 @@ pub(crate) enum Failure {
     Broken(String),
     #[error("the server ended the watch at once")]
     EndedAtOnce,
+    /// Code of the kind's type, of the client, or of this crate: with its words.
+    #[error("code that the watch calls has panicked, and it begins anew: {0}")]
+    Panicked(String),
 }
 
 impl Failure {
@@ -124,11 +130,8 @@ impl<S: Sink> Reflector<S> {
         loop {
             from = from.filter(|_| self.heard.elapsed() < UNHEARD);
             let lists = from.is_none();
-            let next = match from.take() {
-                Some(version) => self.watch(version).await,
-                None if self.streams => self.stream().await,
-                None => self.list().await,
-            };
+            let next = caught(self.ask(from)).await;
+            let next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
             from = next.from;
             if let Some(failure) = next.failure {
                 if lists && failure.is_absent() {
@@ -136,11 +139,20 @@ impl<S: Sink> Reflector<S> {
                 }
                 let at_least = match &failure {
                     Failure::Refused(refusal) => refusal.retry_after(),
-                    Failure::Broken(_) | Failure::EndedAtOnce => None,
+                    Failure::Broken(_) | Failure::EndedAtOnce | Failure::Panicked(_) => None,
                 };
                 self.sink.failed(&failure);
                 sleep(pace.failed(at_least)).await;
             }
+        }
+    }
+
+    /// From this version on, or everything.
+    async fn ask(&mut self, from: Option<String>) -> Next {
+        match from {
+            Some(version) => self.watch(version).await,
+            None if self.streams => self.stream().await,
+            None => self.list().await,
         }
     }
 
