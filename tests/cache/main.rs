@@ -2,6 +2,7 @@
 
 mod absent;
 mod account;
+mod asking;
 mod between;
 mod chaos;
 mod convergence;

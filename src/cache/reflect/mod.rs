@@ -32,12 +32,11 @@ use crate::{
     object::{Decoder, ObjectKey, Payload, Undecodable},
 };
 use http::{Request, Response, header::RETRY_AFTER};
-use http_body_util::BodyExt;
 use kube_client::{Client, client::Body};
 use rand::RngExt;
 use serde_json::value::RawValue;
 use std::{sync::Arc, time::Duration};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
 const WATCH: Duration = Duration::from_mins(5);
@@ -47,7 +46,7 @@ const UNHEARD: Duration = Duration::from_mins(5);
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long an answer, or the next part of one, may take.
 const ANSWER: Duration = Duration::from_mins(1);
-/// A watch that ended sooner, and told nothing, counts as a failure.
+/// A watch that ended sooner counts as a failure, unless something has happened: then the next one waits for as long.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Where objects go.
@@ -178,8 +177,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 response => response?,
             };
-            let body = timeout(ANSWER, response.into_body().collect()).await.map_err(|_| silent())?.map_err(broken)?;
-            let body = body.to_bytes();
+            let body = stream::whole(response.into_body(), ANSWER).await?;
             let page: Page<'_> = serde_json::from_slice(&body).map_err(broken)?;
             let items = page.items.unwrap_or_default();
             for item in items {
@@ -256,21 +254,26 @@ impl<S: Sink> Reflector<S> {
 
     /// What happens, as long as it is told.
     async fn follow(&mut self, mut stream: Stream, mut version: String) -> Next {
-        let (begun, mut told) = (Instant::now(), false);
-        let at_once = |told: bool| !told && begun.elapsed() < SHORT;
+        let (begun, mut happened) = (Instant::now(), false);
         loop {
             let line = match stream.next().await {
                 Ok(Some(line)) => {
                     self.heard = Instant::now();
                     line
                 }
+                Ok(None) if happened => {
+                    sleep_until(begun + SHORT).await;
+                    return Next { from: Some(version), failure: None };
+                }
                 Ok(None) => {
-                    let failure = at_once(told).then_some(Failure::EndedAtOnce);
+                    let failure = (begun.elapsed() < SHORT).then_some(Failure::EndedAtOnce);
                     return Next { from: Some(version), failure };
                 }
                 Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
-            match wire::line(&line) {
+            let line = wire::line(&line);
+            happened |= matches!(line, Ok(Line::Put(_) | Line::Deleted(_)));
+            match line {
                 Ok(Line::Put(object)) => version = later(version, self.put(object)),
                 Ok(Line::Deleted(object)) => version = later(version, self.deleted(object)),
                 Ok(Line::Bookmark { version: reached, .. }) => {
@@ -279,7 +282,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(Line::Error(refusal)) if refusal.needs_a_list() => {
                     // Normal for a watch that had nothing to tell for long; a server that only ever says so is paced.
-                    let failure = at_once(told).then_some(Failure::Refused(refusal));
+                    let failure = (begun.elapsed() < SHORT).then_some(Failure::Refused(refusal));
                     return Next { from: None, failure };
                 }
                 Ok(Line::Error(refusal)) => {
@@ -287,7 +290,6 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(error) => return Next { from: Some(version), failure: Some(broken(error)) },
             }
-            told = true;
         }
     }
 
@@ -351,15 +353,16 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Failure> {
-        let response = timeout(ANSWER, self.client.send(request)).await.map_err(|_| silent())?.map_err(broken)?;
+    async fn send(&self, request: Result<Request<Body>, Failure>) -> Result<Response<Body>, Failure> {
+        let response = timeout(ANSWER, self.client.send(request?)).await.map_err(|_| silent(ANSWER))?;
+        let response = response.map_err(broken)?;
         if response.status().is_success() {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        let body = timeout(ANSWER, body.collect()).await.map_err(|_| silent())?.map_err(broken)?;
+        let body = stream::whole(body, ANSWER).await?;
         let retry_after = parts.headers.get(RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
-        Err(Failure::Refused(Refusal::of(parts.status.as_u16(), retry_after, &body.to_bytes())))
+        Err(Failure::Refused(Refusal::of(parts.status.as_u16(), retry_after, &body)))
     }
 }
 
@@ -378,8 +381,8 @@ fn watch_time() -> Duration {
     WATCH.mul_f64(rand::rng().random_range(1.0..2.0))
 }
 
-fn silent() -> Failure {
-    Failure::Broken(format!("no answer within {} s", ANSWER.as_secs()))
+fn silent(time: Duration) -> Failure {
+    Failure::Broken(format!("nothing came within {} s", time.as_secs()))
 }
 
 fn broken(error: impl std::fmt::Display) -> Failure {
