@@ -113,7 +113,7 @@ async fn a_watch_from_a_version_that_is_gone_is_followed_by_one_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_from_a_version_that_is_yet_to_come_is_followed_by_one_list() {
-    let (reason, message) = ("ResourceVersionTooLarge".into(), "Too large resource version".into());
+    let (reason, message) = ("ResourceVersionTooLarge", "Too large resource version".into());
     let cause = Cause { reason, message, field: String::new() };
     let details = Details { causes: vec![cause], ..Details::default() };
     one_list_follows(Failure::new(504, Reason::Timeout, "Too large resource version").about(details)).await;

@@ -16,6 +16,7 @@ use steersman_apiserver::{ApiServer, Service};
 use tokio::time::sleep;
 
 type BoxError = Box<dyn Error + Send + Sync>;
+type Decide = dyn Fn(&Request<Body>) -> Turn + Send + Sync;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 /// What becomes of an answer.
@@ -32,7 +33,7 @@ pub(crate) enum Turn {
 #[derive(Clone)]
 struct Between {
     server: Service,
-    turn: Arc<dyn Fn(&Request<Body>) -> Turn + Send + Sync>,
+    turn: Arc<Decide>,
 }
 
 /// A client of the server, with something in between.

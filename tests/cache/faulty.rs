@@ -37,6 +37,7 @@ async fn namespace(client: &Client, name: &str) {
     Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &made).await.expect("it is new");
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn unlucky<S: Serializer>(count: &i64, serializer: S) -> Result<S::Ok, S::Error> {
     assert!(*count != 13, "13 cannot be written");
     serializer.serialize_i64(*count)

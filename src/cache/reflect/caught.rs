@@ -4,13 +4,12 @@ use std::{
     any::Any,
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
+    pin::Pin,
     task::Poll,
 };
 
 /// What it gives, or the words of its panic. After one, whoever was at work in it must begin anew.
-pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let mut work = pin!(work);
+pub(super) async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
     let polled = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),

@@ -35,7 +35,7 @@ use http::{Request, Response, header::RETRY_AFTER};
 use kube_client::{Client, client::Body};
 use rand::RngExt;
 use serde_json::value::RawValue;
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
@@ -129,7 +129,7 @@ impl<S: Sink> Reflector<S> {
         loop {
             from = from.filter(|_| self.heard.elapsed() < UNHEARD);
             let lists = from.is_none();
-            let next = caught(self.ask(from)).await;
+            let next = caught(pin!(self.ask(from))).await;
             let next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
             from = next.from;
             if let Some(failure) = next.failure {
