@@ -36,6 +36,16 @@ pub enum CacheError {
         /// The kind.
         kind: String,
     },
+    /// A selection of what cannot be a namespace.
+    #[error(
+        "`{namespace}` is selected for {kind}, and is no name of a namespace: use at most 63 of a-z, 0-9 and `-`, and no `-` at either end"
+    )]
+    NamespaceName {
+        /// The kind.
+        kind: String,
+        /// As it was given.
+        namespace: String,
+    },
     /// A selection of namespaces of a kind that has none.
     #[error("{kind} has no namespaces: leave `.namespaces(…)` out of its selection")]
     NotNamespaced {

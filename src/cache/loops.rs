@@ -1,13 +1,14 @@
 //! The list and watch loops of one informer: those that its plan names, or one for each namespace of a set that is watched itself.
 //!
-//! What holds: a namespace has at most one loop, and its objects leave only after that has ended.
+//! What holds: a namespace has at most one loop, and its objects leave only after that has ended. No loop ends unnoticed: what panics in one is a failure of its part
+//! (see [`reflect`](super::reflect)), and a loop that is gone all the same has all of them started again.
 
 use super::{
     core::Condition,
     erased::{Fed, Informing},
     life::first,
     namespaces::Selectors,
-    reflect::{Failure, Place},
+    reflect::{Failure, Place, words},
     select::{Representation, Resource},
     tend::Declared,
 };
@@ -22,7 +23,7 @@ use std::{
     task::{Context, Poll},
     time::SystemTime,
 };
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 #[derive(Default)]
 pub(super) struct Loops {
@@ -39,7 +40,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Loops {
-    /// Start them and keep them running, until a list is refused because there is no such kind.
+    /// Start them and keep them running, until a list is refused because there is no such kind, or one of them is gone.
     pub(super) async fn keep(&mut self, site: &Site<'_>) -> Failure {
         site.informer.core.begin();
         match &site.informer.namespaces {
@@ -55,7 +56,7 @@ impl Loops {
                 }
                 site.informer.core.all_joined();
                 site.informer.core.parts_are(Condition::Synced);
-                poll_fn(|cx| self.poll_refused(cx, site)).await
+                poll_fn(|cx| self.poll_refused(cx)).await
             }
         }
     }
@@ -67,15 +68,10 @@ impl Loops {
     }
 
     /// Pending also when none is left: it is not for them to end what they are of.
-    fn poll_refused(&mut self, cx: &mut Context<'_>, site: &Site<'_>) -> Poll<Failure> {
+    fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
-            match ended {
-                Ok(refused) => return Poll::Ready(refused),
-                // Most likely where the type is decoded.
-                Err(error) if error.is_panic() => {
-                    site.informer.degraded(format!("a watch has ended for good: {error}"))
-                }
-                Err(_) => {}
+            if let Some(failure) = failure_of(ended) {
+                return Poll::Ready(failure);
             }
         }
         Poll::Pending
@@ -85,7 +81,7 @@ impl Loops {
     async fn follow(&mut self, site: &Site<'_>, set: &Arc<dyn Informing>) -> Failure {
         let mut feed = set.clone().subscribe();
         loop {
-            let next = poll_fn(|cx| match self.poll_refused(cx, site) {
+            let next = poll_fn(|cx| match self.poll_refused(cx) {
                 Poll::Ready(refused) => Poll::Ready(Err(refused)),
                 Poll::Pending => feed.poll_next(cx).map(Ok),
             });
@@ -103,8 +99,8 @@ impl Loops {
                     if let Some(running) = self.namespaces.remove(object.name()) {
                         running.abort();
                         while !running.is_finished() {
-                            if let Some(Ok(refused)) = self.tasks.join_next().await {
-                                return refused;
+                            if let Some(failure) = self.tasks.join_next().await.and_then(failure_of) {
+                                return failure;
                             }
                         }
                         site.informer.core.leave(object.name());
@@ -113,7 +109,7 @@ impl Loops {
                 Some(Fed::Event(_)) => {}
                 Some(Fed::InitialDone) => site.informer.core.all_joined(),
                 // Nothing is known of them any more: see `mirror`.
-                None => return poll_fn(|cx| self.poll_refused(cx, site)).await,
+                None => return poll_fn(|cx| self.poll_refused(cx)).await,
             }
         }
     }
@@ -127,6 +123,15 @@ impl Loops {
             metadata_only: plan.representation == Representation::Metadata,
         };
         self.tasks.spawn(core.clone().join(site.client, namespace.map(Into::into), place, plan.page_size))
+    }
+}
+
+/// Why a loop has ended; nothing if it was stopped.
+fn failure_of(ended: Result<Failure, JoinError>) -> Option<Failure> {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(failure) => Some(failure),
+        Err(Ok(panic)) => Some(Failure::Panicked(words(&*panic))),
+        Err(Err(_)) => None,
     }
 }
 

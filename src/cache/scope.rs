@@ -5,7 +5,7 @@
 //! 1. of a namespace, 2. of all objects, 3. as the next layer says.
 //!
 //! Each selector by itself: labels may be said here, and fields there. The namespaces are those of the first layer that says some; what other layers say of
-//! the same namespace by name counts where it is its turn.
+//! the same namespace by name counts where it is its turn. What can be no namespace is refused: names go into paths as they are.
 //!
 //! [`CacheOptions::kinds`]: super::CacheOptions::kinds
 
@@ -53,6 +53,10 @@ pub(super) struct Scope {
 impl Scope {
     /// Of a kind that has namespaces, or may turn out to.
     pub(super) fn of(kind: &str, layers: &[Layer<'_>]) -> Result<Self, CacheError> {
+        let named = layers.iter().flat_map(|layer| layer.these()).filter_map(|one| one.name.as_deref());
+        if let Some(name) = named.filter(|name| !name.is_empty()).find(|name| !is_name(name)) {
+            return Err(CacheError::NamespaceName { kind: kind.to_owned(), namespace: name.to_owned() });
+        }
         let mut scope = Self { labelled: None, parts: BTreeMap::new(), own: false };
         let everywhere = Namespaces::All;
         match layers.iter().find_map(|layer| layer.namespaces).unwrap_or(&everywhere) {
@@ -125,6 +129,12 @@ impl fmt::Display for Scope {
         let parts = alike.into_iter().map(words).filter(|words| !words.is_empty());
         f.write_str(&namespaces.into_iter().chain(parts).collect::<Vec<_>>().join("; "))
     }
+}
+
+/// Whether a namespace can have this name: that of a DNS label.
+fn is_name(name: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    name.len() <= 63 && name.bytes().all(inside) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 /// What is kept of a namespace.

@@ -86,7 +86,7 @@ impl Declared {
                 Ok(Found::At(found)) => {
                     match refused {
                         Some(refused) if waiting.is_none() => {
-                            self.degraded(refused.to_string());
+                            self.degraded(format!("{refused}{}", self.mismatch(&found)));
                             sleep(pace.failed(None)).await;
                         }
                         _ => self.core.set_condition(Condition::Starting),
@@ -111,7 +111,24 @@ impl Declared {
         }
     }
 
-    pub(super) fn degraded(&self, error: String) {
+    /// What the server has of the kind, if the type says otherwise: in words.
+    fn mismatch(&self, found: &Resource) -> String {
+        let words = |resource: &Resource| {
+            let scope = if resource.namespaced { "in namespaces" } else { "cluster-scoped" };
+            format!("`{}` {scope}", resource.api.plural)
+        };
+        match self.plan.resource.as_ref().map(words) {
+            Some(said) if said != words(found) => {
+                let (kind, found) = (&self.gvk.kind, words(found));
+                format!(
+                    ": the server has {kind} as {found}, its type says {said}: make the definition and the type agree"
+                )
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn degraded(&self, error: String) {
         let since = match self.core.condition() {
             Condition::Degraded { since, .. } => since,
             _ => SystemTime::now(),

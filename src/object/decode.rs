@@ -70,10 +70,10 @@ impl Decoder {
         payload.map_err(|error| self.undecodable(json, error))
     }
 
-    /// About how much memory an object takes whose JSON had this length.
+    /// About how much memory an object takes whose JSON had this length. It is walked by its type's own code, which may panic: then it is kept all the same.
     pub(crate) fn weigh<P: Payload>(&self, payload: &P, json: usize) -> u32 {
-        let walk = || payload.heap_bytes();
-        let bytes = if P::WALKED { self.weights.weigh(json, walk) } else { walk() };
+        let walk = || catch_unwind(AssertUnwindSafe(|| payload.heap_bytes())).ok();
+        let bytes = if P::WALKED { self.weights.weigh(json, walk) } else { payload.heap_bytes() };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 

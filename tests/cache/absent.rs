@@ -2,12 +2,15 @@
 
 use super::support::{Running, make, running, until};
 use k8s_openapi::api::{apiserverinternal::v1alpha1::StorageVersion, core::v1::ConfigMap};
+use kube::CustomResource;
 use kube_client::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
     core::{GroupVersionKind, ResourceExt},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -24,6 +27,10 @@ use tokio::time::{Instant, sleep};
 
 const DEFINITIONS: &str = "* customresourcedefinitions";
 const HOUR: Duration = Duration::from_hours(1);
+
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "typed.example.com", version = "v1", kind = "Later", namespaced)]
+struct LaterSpec {}
 
 fn kind(group: &str) -> GroupVersionKind {
     GroupVersionKind::gvk(group, "v1", "Later")
@@ -172,6 +179,24 @@ async fn a_kind_that_its_type_names_is_waited_for_too() {
     server.install([definition]).await.expect("it is installed");
     versions.await_synced().await.expect("it syncs");
     cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_where_its_type_says_is_told_with_both() {
+    for (plural, scope, has) in
+        [("lateness", "Namespaced", "`lateness` in namespaces"), ("laters", "Cluster", "`laters` cluster-scoped")]
+    {
+        let server = Embedded::start().expect("it starts");
+        let cache = running(server.client().expect("a client"), &["default"]);
+        let later = cache.informer::<Later>().expect("it is new");
+        until(|| is_absent(&later)).await;
+        server.install([definition("typed.example.com", plural, scope)]).await.expect("it is installed");
+        sleep(HOUR).await;
+        let said = format!("the server has Later as {has}, its type says `laters` in namespaces");
+        let InformerState::Degraded { error, .. } = later.state() else { panic!("{:?}", later.state()) };
+        assert!(error.contains(&said), "{error}");
+        cache.stop().await;
+    }
 }
 
 /// What the informers of three kinds tell is what the server has in the end, however kinds and objects come and go, and whatever is refused meanwhile.

@@ -164,6 +164,24 @@ async fn a_selection_of_no_namespace_is_refused_when_it_is_declared() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_can_be_no_namespace_is_refused_when_it_is_declared() {
+    let server = embedded();
+    let long = "x".repeat(64);
+    for name in ["a b", "a/b", "a?b", "../secrets", "%2e", "a#b", "A", "ä", "a.b", "-a", "a-", &long] {
+        let cache = Cache::new(server.client().expect("a client"), options(&["default", name])).expect("it is ready");
+        let refused = cache.informer::<ConfigMap>();
+        let is_named =
+            |error: &CacheError| matches!(error, CacheError::NamespaceName { namespace, .. } if namespace == name);
+        assert!(refused.as_ref().is_err_and(is_named), "{name}: {refused:?}");
+    }
+    let cache = Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("it is ready");
+    for name in ["a", "7-of-9", &long[1..]] {
+        let select = Select::<ConfigMap>::new().namespaces(these(&[name]));
+        assert!(cache.informer_of(select).is_ok(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_is_removed_ends_for_everybody_and_can_be_declared_anew() {
     let server = embedded();
     let client = server.client().expect("a client");

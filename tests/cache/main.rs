@@ -2,8 +2,11 @@
 
 mod absent;
 mod account;
+mod asking;
+mod between;
 mod chaos;
 mod convergence;
+mod faulty;
 mod forms;
 mod ledger;
 mod life;

@@ -4,6 +4,7 @@
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
 //! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
+//! * code of others that panics is a failure like another: nobody can say how far it came, so that everything is asked for anew;
 //! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
 //! * what the server says no with is reported in its own words;
 //! * that there is no such kind it only says of a list: a watch that is told so is followed by one.
@@ -11,6 +12,7 @@
 //! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
 
+mod caught;
 mod lines;
 mod listed;
 mod pace;
@@ -19,22 +21,22 @@ mod stream;
 mod wire;
 
 use self::{
+    caught::caught,
     listed::Listed,
     stream::Stream,
     wire::{Line, Page, Refusal},
 };
-pub(crate) use self::{pace::Pace, place::Place};
+pub(crate) use self::{caught::words, pace::Pace, place::Place};
 use crate::{
     cache::store::Entry,
     object::{Decoder, ObjectKey, Payload, Undecodable},
 };
 use http::{Request, Response, header::RETRY_AFTER};
-use http_body_util::BodyExt;
 use kube_client::{Client, client::Body};
 use rand::RngExt;
 use serde_json::value::RawValue;
-use std::{sync::Arc, time::Duration};
-use tokio::time::{Instant, sleep, timeout};
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
 const WATCH: Duration = Duration::from_mins(5);
@@ -44,7 +46,7 @@ const UNHEARD: Duration = Duration::from_mins(5);
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long an answer, or the next part of one, may take.
 const ANSWER: Duration = Duration::from_mins(1);
-/// A watch that ended sooner, and told nothing, counts as a failure.
+/// A watch that ended sooner counts as a failure, unless something has happened: then the next one waits for as long.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Where objects go.
@@ -79,6 +81,9 @@ pub(crate) enum Failure {
     Broken(String),
     #[error("the server ended the watch at once")]
     EndedAtOnce,
+    /// Code of the kind's type, of the client, or of this crate: with its words.
+    #[error("code that the watch calls has panicked, and it begins anew: {0}")]
+    Panicked(String),
 }
 
 impl Failure {
@@ -124,11 +129,8 @@ impl<S: Sink> Reflector<S> {
         loop {
             from = from.filter(|_| self.heard.elapsed() < UNHEARD);
             let lists = from.is_none();
-            let next = match from.take() {
-                Some(version) => self.watch(version).await,
-                None if self.streams => self.stream().await,
-                None => self.list().await,
-            };
+            let next = caught(pin!(self.ask(from))).await;
+            let next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
             from = next.from;
             if let Some(failure) = next.failure {
                 if lists && failure.is_absent() {
@@ -136,11 +138,20 @@ impl<S: Sink> Reflector<S> {
                 }
                 let at_least = match &failure {
                     Failure::Refused(refusal) => refusal.retry_after(),
-                    Failure::Broken(_) | Failure::EndedAtOnce => None,
+                    Failure::Broken(_) | Failure::EndedAtOnce | Failure::Panicked(_) => None,
                 };
                 self.sink.failed(&failure);
                 sleep(pace.failed(at_least)).await;
             }
+        }
+    }
+
+    /// From this version on, or everything.
+    async fn ask(&mut self, from: Option<String>) -> Next {
+        match from {
+            Some(version) => self.watch(version).await,
+            None if self.streams => self.stream().await,
+            None => self.list().await,
         }
     }
 
@@ -166,8 +177,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 response => response?,
             };
-            let body = timeout(ANSWER, response.into_body().collect()).await.map_err(|_| silent())?.map_err(broken)?;
-            let body = body.to_bytes();
+            let body = stream::whole(response.into_body(), ANSWER).await?;
             let page: Page<'_> = serde_json::from_slice(&body).map_err(broken)?;
             let items = page.items.unwrap_or_default();
             for item in items {
@@ -244,21 +254,26 @@ impl<S: Sink> Reflector<S> {
 
     /// What happens, as long as it is told.
     async fn follow(&mut self, mut stream: Stream, mut version: String) -> Next {
-        let (begun, mut told) = (Instant::now(), false);
-        let at_once = |told: bool| !told && begun.elapsed() < SHORT;
+        let (begun, mut happened) = (Instant::now(), false);
         loop {
             let line = match stream.next().await {
                 Ok(Some(line)) => {
                     self.heard = Instant::now();
                     line
                 }
+                Ok(None) if happened => {
+                    sleep_until(begun + SHORT).await;
+                    return Next { from: Some(version), failure: None };
+                }
                 Ok(None) => {
-                    let failure = at_once(told).then_some(Failure::EndedAtOnce);
+                    let failure = (begun.elapsed() < SHORT).then_some(Failure::EndedAtOnce);
                     return Next { from: Some(version), failure };
                 }
                 Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
-            match wire::line(&line) {
+            let line = wire::line(&line);
+            happened |= matches!(line, Ok(Line::Put(_) | Line::Deleted(_)));
+            match line {
                 Ok(Line::Put(object)) => version = later(version, self.put(object)),
                 Ok(Line::Deleted(object)) => version = later(version, self.deleted(object)),
                 Ok(Line::Bookmark { version: reached, .. }) => {
@@ -267,7 +282,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(Line::Error(refusal)) if refusal.needs_a_list() => {
                     // Normal for a watch that had nothing to tell for long; a server that only ever says so is paced.
-                    let failure = at_once(told).then_some(Failure::Refused(refusal));
+                    let failure = (begun.elapsed() < SHORT).then_some(Failure::Refused(refusal));
                     return Next { from: None, failure };
                 }
                 Ok(Line::Error(refusal)) => {
@@ -275,7 +290,6 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(error) => return Next { from: Some(version), failure: Some(broken(error)) },
             }
-            told = true;
         }
     }
 
@@ -339,15 +353,16 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Failure> {
-        let response = timeout(ANSWER, self.client.send(request)).await.map_err(|_| silent())?.map_err(broken)?;
+    async fn send(&self, request: Result<Request<Body>, Failure>) -> Result<Response<Body>, Failure> {
+        let response = timeout(ANSWER, self.client.send(request?)).await.map_err(|_| silent(ANSWER))?;
+        let response = response.map_err(broken)?;
         if response.status().is_success() {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        let body = timeout(ANSWER, body.collect()).await.map_err(|_| silent())?.map_err(broken)?;
+        let body = stream::whole(body, ANSWER).await?;
         let retry_after = parts.headers.get(RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
-        Err(Failure::Refused(Refusal::of(parts.status.as_u16(), retry_after, &body.to_bytes())))
+        Err(Failure::Refused(Refusal::of(parts.status.as_u16(), retry_after, &body)))
     }
 }
 
@@ -366,8 +381,8 @@ fn watch_time() -> Duration {
     WATCH.mul_f64(rand::rng().random_range(1.0..2.0))
 }
 
-fn silent() -> Failure {
-    Failure::Broken(format!("no answer within {} s", ANSWER.as_secs()))
+fn silent(time: Duration) -> Failure {
+    Failure::Broken(format!("nothing came within {} s", time.as_secs()))
 }
 
 fn broken(error: impl std::fmt::Display) -> Failure {

@@ -8,27 +8,29 @@ use tokio::time::Instant;
 /// many informers do not come back at once.
 const FIRST: Duration = Duration::from_millis(800);
 const LONGEST: Duration = Duration::from_secs(30);
-/// After so long without a failure the next one counts as the first.
+/// A failure so long after the last wait counts as the first.
 const HEALTHY: Duration = Duration::from_mins(2);
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     failures: u32,
-    last: Option<Instant>,
+    /// The end of the last wait.
+    waited: Option<Instant>,
 }
 
 impl Pace {
     /// Something went wrong: how long to wait. `at_least` is what the server asked for.
     pub(crate) fn failed(&mut self, at_least: Option<Duration>) -> Duration {
         let now = Instant::now();
-        if self.last.is_some_and(|last| now.duration_since(last) >= HEALTHY) {
+        if self.waited.is_some_and(|waited| now.saturating_duration_since(waited) >= HEALTHY) {
             self.failures = 0;
         }
-        self.last = Some(now);
         let wait = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures += 1;
         let wait = wait.mul_f64(rand::rng().random_range(1.0..2.0));
-        wait.max(at_least.unwrap_or_default())
+        let wait = wait.max(at_least.unwrap_or_default());
+        self.waited = Some(now + wait);
+        wait
     }
 }
 
@@ -49,10 +51,19 @@ mod tests {
     async fn two_healthy_minutes_forget_what_was() {
         let mut pace = Pace::default();
         for _ in 0..10 {
-            pace.failed(None);
+            tokio::time::advance(pace.failed(None)).await;
         }
         tokio::time::advance(HEALTHY).await;
         assert!(pace.failed(None) < 2 * FIRST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_not_health() {
+        let mut pace = Pace::default();
+        for _ in 0..10 {
+            tokio::time::advance(pace.failed(Some(2 * HEALTHY))).await;
+        }
+        assert!(pace.failed(None) >= LONGEST);
     }
 
     #[tokio::test(start_paused = true)]

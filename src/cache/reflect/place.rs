@@ -1,5 +1,6 @@
 //! Where the objects of an informer are on the server, and the requests for them.
 
+use super::Failure;
 use http::{Request, header::ACCEPT};
 use kube_client::client::Body;
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// A page of everything, as it is now or at the version of the first page; all of it if the size is 0.
-    pub(super) fn page(&self, size: u32, token: &str) -> Request<Body> {
+    pub(super) fn page(&self, size: u32, token: &str) -> Result<Request<Body>, Failure> {
         let mut query = self.query();
         if size > 0 {
             query.append_pair("limit", &size.to_string());
@@ -32,14 +33,14 @@ impl Place {
     }
 
     /// What happens from a version on.
-    pub(super) fn watch(&self, version: &str, timeout: Duration) -> Request<Body> {
+    pub(super) fn watch(&self, version: &str, timeout: Duration) -> Result<Request<Body>, Failure> {
         let mut query = self.watching(timeout);
         query.append_pair("resourceVersion", version);
         self.request(&query.finish(), METADATA)
     }
 
     /// Everything as it is now, and then what happens.
-    pub(super) fn stream(&self, timeout: Duration) -> Request<Body> {
+    pub(super) fn stream(&self, timeout: Duration) -> Result<Request<Body>, Failure> {
         let mut query = self.watching(timeout);
         query.append_pair("sendInitialEvents", "true").append_pair("resourceVersionMatch", "NotOlderThan");
         self.request(&query.finish(), METADATA)
@@ -62,9 +63,22 @@ impl Place {
         query
     }
 
-    fn request(&self, query: &str, metadata: &'static str) -> Request<Body> {
+    /// An error if the path, which is made of what discovery or a type gave, is none.
+    fn request(&self, query: &str, metadata: &'static str) -> Result<Request<Body>, Failure> {
         let accept = if self.metadata_only { metadata } else { "application/json" };
         let request = Request::get(format!("{}?{query}", self.path)).header(ACCEPT, accept).body(Body::empty());
-        request.expect("a path that discovery or a type gave")
+        request.map_err(|error| Failure::Broken(format!("`{}` cannot be asked for: {error}", self.path)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_none_is_a_failure_that_names_it() {
+        let place = Place { path: "/api/v1/a b".into(), labels: None, fields: None, metadata_only: false };
+        let failure = place.page(0, "").expect_err("a path has no blanks");
+        assert!(failure.to_string().starts_with("`/api/v1/a b` cannot be asked for: "), "{failure}");
     }
 }

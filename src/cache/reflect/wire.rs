@@ -8,6 +8,9 @@ use std::{borrow::Cow, time::Duration};
 /// Marks the bookmark that ends the first part of a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
+/// The longest that a server can ask to be left alone for: what asks for more has most likely miscounted, and nobody would see it end.
+const LONGEST_REST: Duration = Duration::from_mins(5);
+
 /// One page of a list.
 #[derive(Debug, Deserialize)]
 pub(super) struct Page<'a> {
@@ -100,9 +103,10 @@ impl Refusal {
         self.code == 410 || self.reason == "Expired" || self.reason == "Gone" || (self.code == 504 && too_large())
     }
 
-    /// What the server wants to be left alone for.
+    /// What the server wants to be left alone for, five minutes at most.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        (self.details.retry_after_seconds > 0).then(|| Duration::from_secs(self.details.retry_after_seconds))
+        let seconds = self.details.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_REST))
     }
 }
 
@@ -167,6 +171,7 @@ mod tests {
         assert_eq!(busy.retry_after(), Some(Duration::from_secs(3)));
         assert_eq!(Refusal::of(429, None, b"{}").retry_after(), None);
         assert_eq!(Refusal::of(503, Some(5), b"a proxy").retry_after(), Some(Duration::from_secs(5)));
+        assert_eq!(Refusal::of(503, Some(u64::MAX), b"a proxy").retry_after(), Some(LONGEST_REST));
     }
 
     #[test]

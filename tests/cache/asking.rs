@@ -1,0 +1,193 @@
+//! How often, and for what, the server is asked.
+
+use super::{
+    between::{Turn, asks, between},
+    support::{Running, cache, make, until},
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube_client::Client;
+use serde_json::json;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+use steersman::{
+    cache::{CacheOptions, Informer, InformerState, Notice, Query},
+    event::Event,
+};
+use steersman_apiserver::{ApiServer, Cause, Details, Failure, Fault, Journal, Options, Reason};
+use tokio::time::{Instant, sleep, timeout};
+
+const MAPS: &str = "* configmaps";
+
+fn server() -> (ApiServer, Client) {
+    let server = ApiServer::new(Options::default()).expect("a server without data starts");
+    let client = Client::new(server.service(), "default");
+    (server, client)
+}
+
+async fn synced(client: &Client, page_size: u32) -> (Running, Informer<ConfigMap>) {
+    let cache = cache(client, CacheOptions { page_size, ..CacheOptions::default() });
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    maps.await_synced().await.expect("it syncs");
+    (cache, maps)
+}
+
+fn streamed_lists(journal: &Journal) -> usize {
+    journal.matching(MAPS).iter().filter(|entry| entry.query.contains("sendInitialEvents=true")).count()
+}
+
+/// How many requests there are in ten minutes, if each watch says this and ends at once. Lists are told by pages.
+async fn asked_in_ten_minutes(words: impl Fn() -> String + Send + Sync + 'static) -> (usize, InformerState) {
+    let (server, _) = server();
+    server.faults().add(Fault::on("watch configmaps").status(400).times(1));
+    let client = between(&server, move |request| match request {
+        watch if asks(watch, "configmaps", "&resourceVersion=") => Turn::Say(words()),
+        _ => Turn::Pass,
+    });
+    let (cache, maps) = synced(&client, 0).await;
+    server.journal().clear();
+    sleep(Duration::from_mins(10)).await;
+    let asked = (server.journal().count(MAPS), maps.state());
+    cache.stop().await;
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_each_watch_at_once_is_asked_later_and_later() {
+    let (asked, state) = asked_in_ten_minutes(String::new).await;
+    assert!((10..40).contains(&asked), "{asked}");
+    assert!(matches!(&state, InformerState::Degraded { error, .. } if error.contains("at once")), "{state:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_does_not_make_a_watch_that_ends_at_once_a_good_one() {
+    let bookmark = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1000"}}});
+    let (asked, _) = asked_in_ten_minutes(move || format!("{bookmark}\n")).await;
+    assert!((10..40).contains(&asked), "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_after_each_event_is_opened_once_a_second() {
+    let version = AtomicU64::new(1000);
+    let event = move || {
+        let meta = json!({
+            "name": "a", "namespace": "default", "uid": "1", "resourceVersion": version.fetch_add(1, Relaxed).to_string(),
+        });
+        format!("{}\n", json!({"type": "MODIFIED", "object": {"metadata": meta}}))
+    };
+    let (asked, state) = asked_in_ten_minutes(event).await;
+    assert!((500..=601).contains(&asked), "{asked}");
+    assert_eq!(state, InformerState::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgets_each_version_at_once_is_listed_later_and_later() {
+    let happened = json!({"type": "ADDED", "object": {"metadata": {"name": "a", "namespace": "default", "resourceVersion": "1000"}}});
+    let expired =
+        json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}});
+    let (asked, _) = asked_in_ten_minutes(move || format!("{happened}\n{expired}\n")).await;
+    assert!((20..80).contains(&asked), "{asked}");
+}
+
+/// A watch is refused like this once: it is followed by one list, and that by a watch that goes on.
+async fn one_list_follows(failure: Box<Failure>) {
+    let (server, client) = server();
+    make(&client, "default", "a", "blue").await;
+    let rule = server.faults().add(Fault::on("watch configmaps").failure(failure).after(1).times(1));
+    let (cache, maps) = synced(&client, 0).await;
+    assert_eq!((streamed_lists(server.journal()), rule.hits()), (1, 0));
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!((streamed_lists(server.journal()), rule.hits()), (2, 1));
+    assert_eq!((maps.state(), maps.stats().relists), (InformerState::Synced, 1));
+    make(&client, "default", "b", "blue").await;
+    until(|| maps.list(&Query::default()).expect("synced").iter().any(|map| map.metadata.name.as_deref() == Some("b")))
+        .await;
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_version_that_is_gone_is_followed_by_one_list() {
+    one_list_follows(Failure::new(410, Reason::Expired, "too old resource version")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_version_that_is_yet_to_come_is_followed_by_one_list() {
+    let (reason, message) = ("ResourceVersionTooLarge", "Too large resource version".into());
+    let cause = Cause { reason, message, field: String::new() };
+    let details = Details { causes: vec![cause], ..Details::default() };
+    one_list_follows(Failure::new(504, Reason::Timeout, "Too large resource version").about(details)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streamed_lists_is_listed_by_pages() {
+    for code in [400, 422] {
+        let (server, client) = server();
+        for name in ["a", "b", "c", "d", "e", "f", "g"] {
+            make(&client, "default", name, "blue").await;
+        }
+        server.faults().add(Fault::on("watch configmaps").status(code).times(1));
+        let (cache, maps) = synced(&client, 3).await;
+        let all = maps.list(&Query::default()).expect("synced").len();
+        let pages = server.journal().matching("list configmaps");
+        assert_eq!(pages.len(), all.div_ceil(3));
+        assert!(pages.iter().all(|page| page.query.contains("limit=3")), "{pages:?}");
+        assert_eq!(pages.iter().filter(|page| page.query.contains("continue=")).count(), pages.len() - 1);
+        make(&client, "default", "h", "blue").await;
+        until(|| maps.list(&Query::default()).expect("synced").len() == all + 1).await;
+        assert_eq!(streamed_lists(server.journal()), 1, "it is not asked for again");
+        cache.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_slow_and_never_stops_comes_to_its_end() {
+    let (server, _) = server();
+    server.faults().add(Fault::on("watch configmaps").status(400).times(1));
+    let client = between(&server, |request| match request {
+        list if asks(list, "configmaps", "limit=") => Turn::TenParts(Duration::from_secs(20)),
+        _ => Turn::Pass,
+    });
+    let (cache, _) = timeout(Duration::from_mins(5), synced(&client, 10)).await.expect("in less than four minutes");
+    assert_eq!(server.journal().count("list configmaps"), 1);
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_to_be_left_alone_for_a_year_is_for_five_minutes() {
+    let (server, client) = server();
+    server.faults().add(Fault::on("watch configmaps").too_many(Duration::from_hours(365 * 24)).times(1));
+    let begun = Instant::now();
+    let (cache, _) = synced(&client, 0).await;
+    assert_eq!(begun.elapsed().as_secs(), 300);
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_refused_or_slow_does_not_slow_another() {
+    let faults = [
+        Fault::on("* secrets").status(403),
+        Fault::on("* secrets").delay(Duration::from_secs(50)),
+        Fault::on("* secrets").too_many(Duration::from_mins(5)),
+    ];
+    for fault in faults {
+        let (server, client) = server();
+        server.faults().add(fault);
+        let cache = cache(&client, CacheOptions::default());
+        let secrets = cache.informer::<Secret>().expect("it is new");
+        let maps = cache.informer::<ConfigMap>().expect("it is new");
+        let begun = Instant::now();
+        maps.await_synced().await.expect("it syncs");
+        let mut events = maps.events();
+        while !matches!(events.next().await, Some(Notice::InitialDone)) {}
+        for name in ["a", "b", "c"] {
+            make(&client, "default", name, "blue").await;
+            let Some(Notice::Event(Event::Create { object, .. })) = events.next().await else { panic!("{name}") };
+            assert_eq!(object.name(), name);
+        }
+        // No time has passed but what the clock itself rounds to.
+        assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+        assert_ne!(secrets.state(), InformerState::Synced);
+        cache.stop().await;
+    }
+}
