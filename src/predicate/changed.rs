@@ -9,7 +9,7 @@ fn changed<K>(event: &Event<K>, same: impl Fn(Meta<'_>, Meta<'_>) -> bool) -> bo
 }
 
 /// Drops updates that left `metadata.generation` alone: those of the status, of labels and annotations, and resyncs. The usual choice for what is
-/// reconciled. A kind that does not count generations (a custom one without a status subresource does; config maps and secrets do not) never passes.
+/// reconciled. Some built-in kinds, config maps and secrets among them, count no generations: none of their updates passes.
 #[derive(Clone, Copy, Debug)]
 pub struct GenerationChanged;
 

@@ -75,8 +75,7 @@ fn who_need_not_be_asked_is_not_asked() {
 fn of_an_update_the_new_object_decides() {
     let event = Event::<Pod>::update(pod(&json!({"name": "old"})), pod(&json!({"name": "new"})));
     assert!(object(|object| object.name() == "new").accepts(&event));
-    let event =
-        Event::<Pod>::update(pod(&json!({"labels": {"app": "web"}})), pod(&json!({"labels": {"app": "shop"}})));
+    let event = Event::<Pod>::update(pod(&json!({"labels": {"app": "web"}})), pod(&json!({"labels": {"app": "shop"}})));
     assert!(labels("app=shop").expect("a selector").accepts(&event));
     assert!(!labels("app in (web, db)").expect("a selector").accepts(&event));
 }
