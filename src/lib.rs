@@ -8,6 +8,7 @@
 //! * [`object`]: objects as the framework sees them: [`ObjectKey`](object::ObjectKey) names one, [`Object`](object::Object) is
 //!   one, with its metadata at hand and its body on request.
 //! * [`event`]: what happened to an object.
+//! * [`predicate`]: which events wake a controller.
 //! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
 //! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
 //!
@@ -27,6 +28,7 @@ pub mod cache;
 pub mod client;
 pub mod event;
 pub mod object;
+pub mod predicate;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;

@@ -1,6 +1,7 @@
 //! What a query asks of a server, for who asks one instead of the cache.
 
-use super::{Query, fields::FieldSelector, selector::Selector};
+use super::{Query, fields::FieldSelector};
+use crate::object::Selector;
 use form_urlencoded::Serializer;
 
 /// A query's parts.

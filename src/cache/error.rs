@@ -1,7 +1,7 @@
 //! What can go wrong when a kind is declared or read. Each text says what to do next.
 
 use super::Representation;
-use crate::object::{DecodeError, ObjectKey};
+use crate::object::{DecodeError, ObjectKey, SelectorError};
 use std::time::Duration;
 
 /// A kind cannot be declared, or not be read.
@@ -69,15 +69,8 @@ pub enum CacheError {
         have: Representation,
     },
     /// A label selector that is none.
-    #[error(
-        "`{selector}` is no label selector: {what}: write it as for `kubectl -l`, for instance `app=web,tier in (a,b)`"
-    )]
-    Selector {
-        /// As it was given.
-        selector: String,
-        /// What is wrong with it.
-        what: String,
-    },
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
     /// A field selector that is none.
     #[error(
         "`{selector}` is no field selector: {what}: write it as for `kubectl --field-selector`, for instance `metadata.name=web,status.phase!=Failed`"

@@ -77,7 +77,6 @@ mod registry;
 mod resync;
 mod scope;
 mod select;
-mod selector;
 mod stats;
 mod store;
 mod tend;

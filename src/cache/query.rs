@@ -5,9 +5,9 @@ use super::{
     erased::Shown,
     fields::{FieldSelector, field},
     indexed::Narrowing,
-    selector::Selector,
 };
 use crate::object::DecodeError;
+use crate::object::Selector;
 use kube_core::GroupVersionKind;
 use std::{borrow::Cow, hash::Hash, sync::Arc};
 

@@ -13,8 +13,8 @@ use super::{
     CacheError, Namespaces,
     fields::FieldSelector,
     namespaces::{InNamespace, Selectors},
-    selector::Selector,
 };
+use crate::object::Selector;
 use std::{collections::BTreeMap, fmt};
 
 /// One who has said something.

@@ -36,6 +36,7 @@ mod kind;
 mod lean;
 mod meta;
 mod payload;
+mod selector;
 mod size;
 mod transform;
 mod weight;
@@ -50,6 +51,7 @@ pub(crate) use self::{
     error::Undecodable,
     handle::Body,
     payload::{MetadataOnly, Payload},
+    selector::Selector,
     transform::Transform,
 };
 pub use self::{
@@ -58,4 +60,5 @@ pub use self::{
     key::ObjectKey,
     kind::{AnyKind, KindId, KubeObject, Metadata, StaticKind, StaticScope},
     meta::{Meta, Owner, Pairs, Timestamp},
+    selector::SelectorError,
 };

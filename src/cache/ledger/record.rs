@@ -8,10 +8,9 @@ use crate::{
         erased::Informing,
         fields::{FieldSelector, field},
         namespaces::Selectors,
-        selector::Selector,
         tend::Declared,
     },
-    object::{Meta, ObjectKey},
+    object::{Meta, ObjectKey, Selector},
 };
 use kube_core::{GroupVersionKind, ObjectMeta};
 use serde::{Deserialize, de::IgnoredAny};

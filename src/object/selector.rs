@@ -1,13 +1,25 @@
 //! Label selectors as in `kubectl -l`, parsed once and matched on metadata as it is kept: `kube_core::Selector` has no parser, and matches only a
 //! `BTreeMap`.
 
-use super::CacheError;
-use crate::object::Pairs;
+use super::Pairs;
 use std::fmt;
 
 /// All of its requirements must hold; without any it matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector(Vec<Requirement>);
+
+/// A label selector that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{selector}` is no label selector: {what}: write it as for `kubectl -l`, for instance `app=web,tier in (a,b)`"
+)]
+#[non_exhaustive]
+pub struct SelectorError {
+    /// As it was given.
+    pub selector: String,
+    /// What is wrong with it.
+    pub what: String,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Requirement {
@@ -29,8 +41,8 @@ enum Test {
 
 impl Selector {
     /// The requirements are sorted, so that two texts of one meaning are displayed alike.
-    pub(crate) fn parse(text: &str) -> Result<Self, CacheError> {
-        let error = |what: String| CacheError::Selector { selector: text.to_owned(), what };
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
+        let error = |what: String| SelectorError { selector: text.to_owned(), what };
         let parts = split(text).map_err(|what| error(what.to_owned()))?;
         let mut requirements: Vec<_> = parts.into_iter().map(requirement).collect::<Result<_, _>>().map_err(error)?;
         requirements.sort();
