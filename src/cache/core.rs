@@ -227,7 +227,7 @@ impl<P: Payload> Core<P> {
         }
         let size = |entry: &Entry<P>| ObjectSize {
             key: entry.key.clone(),
-            approximate_bytes: entry.object.heap_bytes() as u64,
+            approximate_bytes: Decoder::measure(&*entry.object).map_or(entry.bytes.into(), |bytes| bytes as u64),
         };
         let mut largest: Vec<_> = entries.into_iter().map(size).collect();
         largest.sort_by(|a, b| (Reverse(a.approximate_bytes), &a.key).cmp(&(Reverse(b.approximate_bytes), &b.key)));

@@ -70,9 +70,14 @@ impl Decoder {
         payload.map_err(|error| self.undecodable(json, error))
     }
 
-    /// About how much memory an object takes whose JSON had this length. It is walked by its type's own code, which may panic: then it is kept all the same.
+    /// About how much memory an object takes. It is walked by its type's own code: nothing if that panics.
+    pub(crate) fn measure<P: Payload>(payload: &P) -> Option<usize> {
+        catch_unwind(AssertUnwindSafe(|| payload.heap_bytes())).ok()
+    }
+
+    /// The same of one whose JSON had this length, mostly without a walk.
     pub(crate) fn weigh<P: Payload>(&self, payload: &P, json: usize) -> u32 {
-        let walk = || catch_unwind(AssertUnwindSafe(|| payload.heap_bytes())).ok();
+        let walk = || Self::measure(payload);
         let bytes = if P::WALKED { self.weights.weigh(json, walk) } else { payload.heap_bytes() };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
