@@ -62,11 +62,13 @@ async fn after_the_real_server_was_paused_and_restarted_the_cache_is_what_it_has
     let api = Api::<ConfigMap>::namespaced(client.clone(), "default");
 
     let paused = environment.pause_apiserver()?;
+    // It is not paused at once.
+    while timeout(Duration::from_millis(200), api.get("a")).await.is_ok() {}
     let written = tokio::spawn({
         let api = api.clone();
         async move { api.delete("a", &DeleteParams::default()).await }
     });
-    sleep(Duration::from_millis(500)).await;
+    tokio::task::yield_now().await;
     assert!(!written.is_finished(), "nobody answers");
     drop(paused);
     written.await??;
