@@ -25,10 +25,14 @@
 //! ```
 
 pub mod cache;
+mod caught;
 pub mod client;
 pub mod event;
+pub mod handler;
 pub mod object;
 pub mod predicate;
+pub mod reconcile;
+pub mod source;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;

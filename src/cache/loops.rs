@@ -8,11 +8,11 @@ use super::{
     erased::{Fed, Informing},
     life::first,
     namespaces::Selectors,
-    reflect::{Failure, Place, words},
+    reflect::{Failure, Place},
     select::{Representation, Resource},
     tend::Declared,
 };
-use crate::event::Event;
+use crate::{caught::words, event::Event};
 use hashbrown::HashMap;
 use kube_client::Client;
 use kube_core::{DynamicObject, Resource as _};

@@ -12,7 +12,6 @@
 //! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
 
-mod caught;
 mod lines;
 mod listed;
 mod pace;
@@ -21,14 +20,14 @@ mod stream;
 mod wire;
 
 use self::{
-    caught::caught,
     listed::Listed,
     stream::Stream,
     wire::{Line, Page, Refusal},
 };
-pub(crate) use self::{caught::words, pace::Pace, place::Place};
+pub(crate) use self::{pace::Pace, place::Place};
 use crate::{
     cache::store::Entry,
+    caught::caught,
     object::{Decoder, ObjectKey, Payload, Undecodable},
 };
 use http::{Request, Response, header::RETRY_AFTER};

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// What it gives, or the words of its panic. After one, whoever was at work in it must begin anew.
-pub(super) async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
+pub(crate) async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
     let polled = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),

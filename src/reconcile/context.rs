@@ -1,0 +1,144 @@
+//! One run of a reconciler, as it sees it.
+
+use super::{Priority, Reason};
+use std::{
+    fmt,
+    future::{pending, poll_fn},
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// One run. A clone is the same run. `Context::default()` serves in unit tests: a first attempt for no reason, which nobody interrupts.
+#[derive(Clone)]
+pub struct Context(Arc<Run<dyn Again>>);
+
+/// What a controller says of a run.
+pub(crate) struct Run<A: ?Sized> {
+    pub(crate) id: u128,
+    pub(crate) attempt: u32,
+    pub(crate) priority: Priority,
+    pub(crate) waited: Duration,
+    pub(crate) reasons: Vec<Reason>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) shutdown: Option<Arc<CancellationToken>>,
+    pub(crate) again: A,
+}
+
+/// Whether the request was made again since the run began.
+pub(crate) trait Again: Send + Sync + 'static {
+    fn is_queued_again(&self) -> bool;
+    /// Ready when it is.
+    fn poll_queued_again(&self, cx: &mut task::Context<'_>) -> Poll<()>;
+}
+
+/// Never.
+impl Again for () {
+    fn is_queued_again(&self) -> bool {
+        false
+    }
+
+    fn poll_queued_again(&self, _: &mut task::Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+impl<A: Again> From<Run<A>> for Context {
+    fn from(run: Run<A>) -> Self {
+        Self(Arc::new(run))
+    }
+}
+
+impl Context {
+    /// Tells this run from all others, in logs and spans.
+    pub fn id(&self) -> impl fmt::Display + use<> {
+        Id(self.0.id)
+    }
+
+    /// 1 on the first run since the last success.
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// What the request was queued with.
+    pub fn priority(&self) -> Priority {
+        self.0.priority
+    }
+
+    /// How long the request was ready before this run began.
+    pub fn waited(&self) -> Duration {
+        self.0.waited
+    }
+
+    /// Why this run happens: the last few events, oldest first. For logs only: who decides by it depends on events that others coalesced or missed.
+    pub fn reasons(&self) -> &[Reason] {
+        &self.0.reasons
+    }
+
+    /// When the run will be dropped, if the controller has a reconcile timeout.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.deadline
+    }
+
+    /// Whether the request was made again since this run began: another one follows.
+    pub fn superseded(&self) -> bool {
+        self.0.again.is_queued_again()
+    }
+
+    /// Resolves when the request is made again: for long work that would begin anew anyway.
+    pub async fn until_superseded(&self) {
+        poll_fn(|cx| self.0.again.poll_queued_again(cx)).await;
+    }
+
+    /// Resolves when the controller begins to stop: finish what must not be cut off.
+    pub async fn shutdown(&self) {
+        match &self.0.shutdown {
+            Some(shutdown) => shutdown.cancelled().await,
+            None => pending().await,
+        }
+    }
+
+    /// Whether [`Self::shutdown`] has resolved.
+    pub fn is_shutting_down(&self) -> bool {
+        self.0.shutdown.as_ref().is_some_and(|shutdown| shutdown.is_cancelled())
+    }
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self::from(Run {
+            id: 0,
+            attempt: 1,
+            priority: Priority::NORMAL,
+            waited: Duration::ZERO,
+            reasons: Vec::new(),
+            deadline: None,
+            shutdown: None,
+            again: (),
+        })
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("id", &format_args!("{}", self.id()))
+            .field("attempt", &self.attempt())
+            .field("reasons", &self.reasons())
+            .finish_non_exhaustive()
+    }
+}
+
+/// As a UUID is written.
+struct Id(u128);
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.0;
+        let part = |shift: u32, bits: u32| (id >> shift) & ((1 << bits) - 1);
+        let [a, b, c, d, e] = [part(96, 32), part(80, 16), part(64, 16), part(48, 16), part(0, 48)];
+        write!(f, "{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+    }
+}

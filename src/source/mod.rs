@@ -1,0 +1,91 @@
+//! Where events come from.
+
+mod context;
+mod drive;
+mod handle;
+
+pub use self::{
+    context::SourceContext,
+    handle::{ScopedWatch, WatchError, WatchHandle, WatchState, WatchStats},
+};
+pub(crate) use self::drive::Prepared;
+use crate::{
+    cache::Cache,
+    handler::Enqueue,
+    workqueue::{Key, WorkQueue},
+};
+use std::sync::Arc;
+
+/// A stream of requests. Its future is the source: what it started ends with it.
+pub trait Source<R: Key>: Send + 'static {
+    /// For logs, metrics and messages.
+    fn name(&self) -> String;
+
+    /// Add requests until told to stop. The controller's workers wait until every source has called [`SourceContext::synced`] or returned. An error is
+    /// the watch's state, and fails a start in progress.
+    fn run(self, queue: Enqueue<R>, cx: SourceContext) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Called once, when it is watched and before it runs, with the controller's cache if it has one: what is known to be wrong at once is said here.
+    fn bind(&mut self, cache: Option<&Cache>) -> Result<(), WatchError> {
+        let _ = cache;
+        Ok(())
+    }
+
+    /// The controller's start does not wait for it. False by default.
+    fn is_optional(&self) -> bool {
+        false
+    }
+
+    /// Run it without a controller, until it is stopped: for debugging, tests, and loops of your own over a queue.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    fn start(self, queue: &WorkQueue<R>) -> Result<WatchHandle, WatchError>
+    where
+        Self: Sized + SelfContained,
+    {
+        let prepared = Prepared::new(self, None, drive::SYNC_TIMEOUT)?;
+        let handle = prepared.handle();
+        drop(tokio::spawn(prepared.run(Arc::new(queue.clone()))));
+        Ok(handle)
+    }
+}
+
+/// A source that needs nothing from a controller. Say it of your own ones, if it is so.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` gets its cache from a controller",
+    note = "outside of a controller use `Kind::with_cache`"
+)]
+pub trait SelfContained {}
+
+/// Any async function that adds requests: tickers, message buses, fakes in tests.
+///
+/// It should call [`SourceContext::synced`] when the first ones are through: a controller waits for that.
+pub fn from_fn<R: Key, Fut, F>(name: &str, run: F) -> impl Source<R> + SelfContained + use<R, Fut, F>
+where
+    F: FnOnce(Enqueue<R>, SourceContext) -> Fut + Send + 'static,
+    Fut: Future<Output = anyhow::Result<()>> + Send,
+{
+    FromFn { name: name.to_owned(), run }
+}
+
+struct FromFn<F> {
+    name: String,
+    run: F,
+}
+
+impl<F> SelfContained for FromFn<F> {}
+
+impl<R: Key, Fut, F> Source<R> for FromFn<F>
+where
+    F: FnOnce(Enqueue<R>, SourceContext) -> Fut + Send + 'static,
+    Fut: Future<Output = anyhow::Result<()>> + Send,
+{
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn run(self, queue: Enqueue<R>, cx: SourceContext) -> impl Future<Output = anyhow::Result<()>> + Send {
+        (self.run)(queue, cx)
+    }
+}
