@@ -370,6 +370,14 @@ impl Drop for Running<'_> {
     }
 }
 
+/// The same cache.
+impl PartialEq for Cache {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for Cache {}
+
 /// A cache that may be gone.
 pub(super) struct WeakCache(Weak<Shared>);
 
