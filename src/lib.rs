@@ -8,7 +8,9 @@
 //! * [`object`]: objects as the framework sees them: [`ObjectKey`](object::ObjectKey) names one, [`Object`](object::Object) is
 //!   one, with its metadata at hand and its body on request.
 //! * [`event`]: what happened to an object.
+//! * [`source`]: where events come from: kinds in the cluster, channels from outside, sources of your own.
 //! * [`predicate`]: which events wake a controller.
+//! * [`handler`]: events to requests.
 //! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
 //! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
 //!
@@ -44,5 +46,7 @@ pub mod prelude {
     pub use crate::client::Client;
     pub use crate::event::Event;
     pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
+    pub use crate::source::Source;
     pub use crate::workqueue::{Add, Outcome, Priority, WorkQueue};
+    pub use crate::{handler, predicate, source};
 }

@@ -3,7 +3,7 @@
 //! What holds: "no" is said only if the server has listed what it has, and the kind is not among it. That nothing is found at a path is no such answer: a proxy
 //! that has lost its server says so of everything, and nobody's objects are gone because of it.
 
-use super::select::Resource;
+use super::{Cache, select::Resource};
 use kube_client::{
     Client, Error,
     discovery::{self, pinned_kind},
@@ -19,6 +19,16 @@ pub(super) enum Found {
     At(Resource),
     /// In words.
     Nowhere(String),
+}
+
+impl Cache {
+    /// Whether objects of a kind live in namespaces. The server is asked each time; the error says that it has no such kind, or what else it said.
+    pub(crate) async fn is_namespaced(&self, kind: &GroupVersionKind) -> Result<bool, String> {
+        match discover(self.client(), kind).await? {
+            Found::At(resource) => Ok(resource.namespaced),
+            Found::Nowhere(words) => Err(words),
+        }
+    }
 }
 
 /// An error if the server did not say, in its words.

@@ -57,6 +57,12 @@ impl<K> Informer<K> {
         InformerState::of(self.core.condition())
     }
 
+    /// [`Self::state`] for who does not hold it.
+    pub(crate) fn states(&self) -> impl Fn() -> InformerState + Send + Sync + use<K> {
+        let core = Arc::downgrade(&self.core);
+        move || core.upgrade().map_or(InformerState::Removed, |core| InformerState::of(core.condition()))
+    }
+
     /// What is in it, and what has happened. Cheap: nothing is walked over.
     pub fn stats(&self) -> InformerStats {
         self.core.stats()

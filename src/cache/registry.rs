@@ -139,6 +139,10 @@ impl Cache {
         Ok(())
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
     pub(super) fn options(&self) -> &CacheOptions {
         &self.0.options
     }

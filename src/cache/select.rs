@@ -1,6 +1,12 @@
 //! What to keep in memory, and how: what an informer is declared with.
 
-use super::{Namespaces, core::Core, erased::Informing, namespaces::Selectors, scope::Layer};
+use super::{
+    Namespaces,
+    core::Core,
+    erased::Informing,
+    namespaces::Selectors,
+    scope::{Layer, Scope},
+};
 use crate::object::{AnyKind, Decoder, KubeObject, Metadata, StaticKind, Transform};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde::Serialize;
@@ -220,6 +226,15 @@ impl<K: KubeObject> Select<K> {
 }
 
 impl<K> Select<K> {
+    /// For people: the kind, and what is said of its scope here.
+    pub(crate) fn words(&self) -> String {
+        let Said { gvk, resource, .. } = &self.said;
+        let kind = if resource.is_some() { gvk.kind.clone() } else { format!("{}, {}", gvk.api_version(), gvk.kind) };
+        // What cannot be selected has no words: who declares it is told.
+        let scope = Scope::of(&gvk.kind, &[self.said.layer()]).map(|scope| scope.to_string()).unwrap_or_default();
+        if scope.is_empty() { kind } else { format!("{kind} {scope}") }
+    }
+
     pub(super) fn said(&self) -> &Said {
         &self.said
     }
@@ -257,5 +272,15 @@ mod tests {
         assert_eq!(Select::<Metadata<Pod>>::new().said.representation(), Representation::Metadata);
         assert_eq!(Select::dynamic(gvk()).said.representation(), Representation::Compact);
         assert_eq!(Select::dynamic_metadata(gvk()).said.representation(), Representation::Metadata);
+    }
+
+    #[test]
+    fn words_name_the_kind_and_what_it_is_narrowed_to() {
+        assert_eq!(Select::<Pod>::new().words(), "Pod");
+        assert_eq!(Select::<Metadata<Pod>>::new().words(), "Pod");
+        assert_eq!(Select::dynamic(GroupVersionKind::gvk("apps", "v1", "Deployment")).words(), "apps/v1, Deployment");
+        let narrow = Select::<Pod>::new().namespaces(Namespaces::These(vec!["shop".into()])).labels("app=web");
+        assert_eq!(narrow.words(), "Pod in shop, labelled app=web");
+        assert_eq!(Select::<Pod>::new().labels("= =").words(), "Pod");
     }
 }

@@ -1,11 +1,14 @@
 //! The adding side of a queue, as handlers and sources have it.
 
-use super::{Requests, later::Laters};
+use super::{
+    Requests,
+    cause::{Cause, Subject},
+    later::Laters,
+};
 use crate::{
     cache::Cache,
     event::Event,
-    object::ObjectKey,
-    workqueue::{Add, Key, Priority, Reason, WorkQueue},
+    workqueue::{Add, Key, Reason, WorkQueue},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -40,10 +43,20 @@ impl<R: Key> Enqueue<R> {
         Self { shared: Arc::new(Shared { target, laters, cache }), cause: None }
     }
 
-    /// For a handler that is called for this event. `kind` is how the reason names it.
-    pub(crate) fn because<K>(&self, kind: &Arc<str>, event: &Event<K>) -> Self {
-        let cause = Cause { kind: kind.clone(), key: event.object().key().clone(), verb: Verb::of(event) };
-        Self { shared: self.shared.clone(), cause: Some(cause) }
+    /// For a handler that is called for this event.
+    pub(crate) fn because<K>(&self, subject: &Arc<Subject>, event: &Event<K>) -> Self {
+        Self { shared: self.shared.clone(), cause: Some(Cause::new(subject, event)) }
+    }
+
+    /// For events that come from this cache, and not from the controller's.
+    pub(crate) fn from_cache(&self, cache: &Cache) -> Self {
+        let Shared { target, laters, .. } = &*self.shared;
+        Self::new(target.clone(), laters.clone(), Some(cache.clone()))
+    }
+
+    /// Until another event may be handled: when what handlers left for later is much, the source waits rather than the memory grows.
+    pub(crate) async fn room(&self) {
+        self.shared.laters.room().await;
     }
 
     /// Add a request, ready now.
@@ -82,7 +95,8 @@ impl<R: Key> Enqueue<R> {
     /// Add what `attempt` yields: for what waits, or may fail. It is called again with growing backoff until it succeeds, beside the events that
     /// follow and in no order with them; a controller's start waits for the first attempts.
     ///
-    /// Of one object the last eight that did not succeed yet are tried; of older ones it is said in the watch's numbers that they were given up.
+    /// When thousands of events wait for their first attempt, further ones are not handled before. Of those of one object that fail eight are tried again, the first
+    /// and the last ones; the others are given up, which the watch's numbers say.
     pub fn later<I, Fut, F>(&self, attempt: F)
     where
         I: Requests<R>,
@@ -97,7 +111,7 @@ impl<R: Key> Enqueue<R> {
         });
     }
 
-    /// The cache that the events come from, if they come from one.
+    /// The cache that the events come from; the controller's if they come from none.
     pub(super) fn cache(&self) -> Option<&Cache> {
         self.shared.cache.as_ref()
     }
@@ -126,69 +140,6 @@ impl<R> Clone for Enqueue<R> {
 
 impl<R> fmt::Debug for Enqueue<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Enqueue").field("cause", &self.cause).finish_non_exhaustive()
-    }
-}
-
-/// The event that a handler is called for.
-#[derive(Clone, Debug)]
-struct Cause {
-    kind: Arc<str>,
-    key: ObjectKey,
-    verb: Verb,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
-    Listed,
-    Created,
-    Updated,
-    Resynced,
-    Deleted,
-    Generic,
-}
-
-impl Verb {
-    fn of<K>(event: &Event<K>) -> Self {
-        match event {
-            Event::Create { initial: true, .. } => Self::Listed,
-            Event::Create { .. } => Self::Created,
-            Event::Update { old, new } if old.meta().resource_version() == new.meta().resource_version() => {
-                Self::Resynced
-            }
-            Event::Update { .. } => Self::Updated,
-            Event::Delete { .. } => Self::Deleted,
-            Event::Generic { .. } => Self::Generic,
-        }
-    }
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::Listed => "listed",
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Resynced => "resynced",
-            Self::Deleted => "deleted",
-            Self::Generic => "generic event",
-        }
-    }
-}
-
-impl Cause {
-    fn priority(&self) -> Option<Priority> {
-        matches!(self.verb, Verb::Listed | Verb::Resynced).then_some(Priority::LOW)
-    }
-
-    /// `Pod updated`
-    fn short_reason(&self) -> Reason {
-        format!("{} {}", self.kind, self.verb.text()).into()
-    }
-
-    /// `Pod shop/web updated`; thousands that are listed at once are not told apart.
-    fn full_reason(&self) -> Reason {
-        match self.verb {
-            Verb::Listed | Verb::Resynced => self.short_reason(),
-            verb => format!("{} {} {}", self.kind, self.key, verb.text()).into(),
-        }
+        f.debug_struct("Enqueue").field("cause", &self.cause.as_ref().map(ToString::to_string)).finish_non_exhaustive()
     }
 }

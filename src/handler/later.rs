@@ -1,24 +1,261 @@
 //! What handlers could not do at once: attempts that wait or fail, made beside the events until they succeed.
+//!
+//! What holds: nothing is given up that was not attempted. Attempts that wait for their first turn are bounded by whoever waits for [`Laters::room`] before
+//! it calls a handler; those that failed are bounded by the number of objects. All of it is in the future that [`Laters::run`] is, and goes with it.
 
-use crate::object::ObjectKey;
-use std::{pin::Pin, sync::Arc};
+use crate::{caught::caught, object::ObjectKey};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use hashbrown::{HashMap, hash_map::EntryRef};
+use parking_lot::Mutex;
+use std::{
+    convert::Infallible,
+    future::pending,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::{
+    select,
+    sync::{Semaphore, mpsc, watch},
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
-type Attempted = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+/// How many attempts are going on at once.
+const AT_ONCE: usize = 64;
+
+/// How many may wait for their first attempt before handlers are not called any more.
+const FRESH: usize = 1024;
+
+/// How many failing ones of one object are tried again: the oldest, which knows what was told last, and the newest ones.
+const FAILING: usize = 8;
+
+const FIRST_DELAY: Duration = Duration::from_millis(10);
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+
+pub(super) type Attempted = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
 /// The attempts of one source. A clone shares them.
-#[derive(Clone, Default)]
-pub(crate) struct Laters(Arc<()>);
+#[derive(Clone)]
+pub(crate) struct Laters(Arc<Shared>);
+
+struct Shared {
+    arrivals: mpsc::UnboundedSender<Later>,
+    /// Until somebody runs them.
+    arrived: Mutex<Option<mpsc::UnboundedReceiver<Later>>>,
+    load: watch::Sender<Load>,
+    failures: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// How many there are.
+#[derive(Default)]
+struct Load {
+    pending: usize,
+    /// Of them, not attempted yet.
+    fresh: usize,
+    /// Of the fresh ones, those that a sync waits for.
+    awaited: usize,
+    /// No more are awaited.
+    sealed: bool,
+}
+
+struct Later {
+    about: Option<ObjectKey>,
+    attempt: Box<dyn Fn() -> Attempted + Send + Sync>,
+    counted: Counted,
+    span: Span,
+}
+
+/// One of the [`Load`].
+struct Counted {
+    shared: Arc<Shared>,
+    fresh: bool,
+    awaited: bool,
+}
+
+impl Counted {
+    fn attempted(&mut self) {
+        if std::mem::take(&mut self.fresh) {
+            self.shared.load.send_modify(|load| {
+                load.fresh -= 1;
+                load.awaited -= usize::from(self.awaited);
+            });
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.attempted();
+        self.shared.load.send_modify(|load| load.pending -= 1);
+    }
+}
+
+impl Default for Laters {
+    fn default() -> Self {
+        let (arrivals, arrived) = mpsc::unbounded_channel();
+        Self(Arc::new(Shared {
+            arrivals,
+            arrived: Mutex::new(Some(arrived)),
+            load: watch::Sender::default(),
+            failures: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+        }))
+    }
+}
 
 impl Laters {
     pub(super) fn push(&self, about: Option<ObjectKey>, attempt: impl Fn() -> Attempted + Send + Sync + 'static) {
-        let _ = (about, attempt);
+        let shared = self.0.clone();
+        let mut awaited = false;
+        // More of them is nothing that anybody waits for.
+        shared.load.send_if_modified(|load| {
+            awaited = !load.sealed;
+            load.pending += 1;
+            load.fresh += 1;
+            load.awaited += usize::from(awaited);
+            false
+        });
+        let counted = Counted { shared, fresh: true, awaited };
+        // When the source is over, so is what it left.
+        drop(self.0.arrivals.send(Later { about, attempt: Box::new(attempt), counted, span: Span::current() }));
     }
 
-    /// Makes the attempts, for as long as it is polled.
-    pub(crate) async fn run(&self) {
-        std::future::pending().await
+    /// Makes the attempts of a source, for as long as it is polled. Once.
+    pub(crate) async fn run(&self, source: &str) -> Infallible {
+        let arrived = self.0.arrived.lock().take();
+        let mut arrived = arrived.expect("they are run once");
+        let (turns, failing) = (Semaphore::new(AT_ONCE), Failing::default());
+        let mut tended = FuturesUnordered::new();
+        loop {
+            select! {
+                Some(later) = arrived.recv() => {
+                    let span = later.span.clone();
+                    tended.push(self.tend(source, later, &turns, &failing).instrument(span));
+                }
+                Some(()) = tended.next(), if !tended.is_empty() => {}
+            }
+        }
     }
 
-    /// Until each that was pushed by now was attempted once.
-    pub(crate) async fn attempted(&self) {}
+    /// One, until it succeeds or is given up.
+    async fn tend(&self, source: &str, mut later: Later, turns: &Semaphore, failing: &Failing) {
+        let (mut delay, mut place) = (FIRST_DELAY, None);
+        loop {
+            let attempted = {
+                let _turn = turns.acquire().await;
+                later.attempt().await
+            };
+            later.counted.attempted();
+            let Err(error) = attempted else { return };
+            self.0.failures.fetch_add(1, Relaxed);
+            let (object, error) = (later.about.as_ref().map(tracing::field::display), format!("{error:#}"));
+            if delay == FIRST_DELAY {
+                tracing::warn!(source, object, error, "what an event is about is not known yet, and looked for again");
+                place = later.about.as_ref().map(|key| failing.enter(key, &self.0.given_up));
+            } else {
+                tracing::debug!(source, object, error, "what an event is about is still not known");
+            }
+            let given_up = async {
+                match &place {
+                    Some(place) => place.given_up.cancelled().await,
+                    None => pending().await,
+                }
+            };
+            select! {
+                () = sleep(delay) => delay = (delay * 2).min(LONGEST_DELAY),
+                () = given_up => return,
+            }
+        }
+    }
+
+    /// Until each that was pushed by now was attempted once. Once.
+    pub(crate) async fn attempted(&self) {
+        self.0.load.send_if_modified(|load| !std::mem::replace(&mut load.sealed, true));
+        self.until(|load| load.awaited == 0).await;
+    }
+
+    /// Until none is left.
+    pub(crate) async fn finished(&self) {
+        self.until(|load| load.pending == 0).await;
+    }
+
+    /// Until another event may be handled.
+    pub(crate) async fn room(&self) {
+        if self.0.load.borrow().fresh >= FRESH {
+            self.until(|load| load.fresh < FRESH).await;
+        }
+    }
+
+    async fn until(&self, holds: impl FnMut(&Load) -> bool) {
+        // The sender is here, so that it cannot be gone.
+        drop(self.0.load.subscribe().wait_for(holds).await);
+    }
+
+    /// Each once, also what they leave: for whoever does not run them.
+    pub(super) async fn attempt_all(&self) -> anyhow::Result<()> {
+        let mut arrived = self.0.arrived.lock().take();
+        while let Some(later) = arrived.as_mut().and_then(|arrived| arrived.try_recv().ok()) {
+            later.attempt().await?;
+        }
+        Ok(())
+    }
+
+    /// Attempts that failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.0.failures.load(Relaxed)
+    }
+
+    /// Those that are not tried any more.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.0.given_up.load(Relaxed)
+    }
+}
+
+impl Later {
+    async fn attempt(&self) -> anyhow::Result<()> {
+        let attempt = caught(pin!(async { (self.attempt)().await })).await;
+        attempt.unwrap_or_else(|panic| Err(anyhow::anyhow!("panicked: {panic}")))
+    }
+}
+
+/// The failing ones, by object: oldest first.
+#[derive(Default)]
+struct Failing(Mutex<HashMap<ObjectKey, Vec<Arc<CancellationToken>>>>);
+
+impl Failing {
+    fn enter(&self, key: &ObjectKey, given_up: &AtomicU64) -> Place<'_> {
+        let token = Arc::new(CancellationToken::new());
+        let mut failing = self.0.lock();
+        let of_key = failing.entry(key.clone()).or_default();
+        of_key.push(token.clone());
+        if of_key.len() > FAILING {
+            of_key.remove(1).cancel();
+            given_up.fetch_add(1, Relaxed);
+        }
+        Place { failing: self, key: key.clone(), given_up: token }
+    }
+}
+
+/// Of one among them, until it is over.
+struct Place<'a> {
+    failing: &'a Failing,
+    key: ObjectKey,
+    given_up: Arc<CancellationToken>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let EntryRef::Occupied(mut of_key) = self.failing.0.lock().entry_ref(&self.key) {
+            of_key.get_mut().retain(|one| !Arc::ptr_eq(one, &self.given_up));
+            if of_key.get().is_empty() {
+                of_key.remove();
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! What holds: `end` is set once, when no call of a handler can begin any more; `synced` never goes back.
 
 use super::{WatchError, WatchState, WatchStats};
-use crate::cache::Cache;
+use crate::{cache::Cache, handler::Laters};
 use std::{
     fmt,
     sync::{
@@ -52,6 +52,10 @@ impl SourceContext {
         drop(self.0.health.set(Box::new(health)));
     }
 
+    pub(super) fn name(&self) -> &str {
+        self.0.name()
+    }
+
     pub(super) fn counters(&self) -> &Counters {
         &self.0.counters
     }
@@ -82,6 +86,7 @@ pub(crate) struct Watching {
     pub(super) stop: CancellationToken,
     pub(super) status: watch::Sender<Status>,
     pub(super) counters: Counters,
+    pub(super) laters: Laters,
     health: OnceLock<Box<dyn Fn() -> Health + Send + Sync>>,
 }
 
@@ -120,12 +125,24 @@ impl Watching {
             stop: CancellationToken::new(),
             status: watch::Sender::default(),
             counters: Counters::default(),
+            laters: Laters::default(),
             health: OnceLock::new(),
         }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn stats(&self) -> WatchStats {
+        let Counters { events, dropped, panics } = &self.counters;
+        WatchStats {
+            events: events.load(Relaxed),
+            dropped: dropped.load(Relaxed),
+            panics: panics.load(Relaxed),
+            failures: self.laters.failures(),
+            given_up: self.laters.given_up(),
+        }
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<Status> {
@@ -163,6 +180,14 @@ impl Watching {
             }
             over
         });
+    }
+
+    pub(super) async fn until_claimed(&self) {
+        drop(self.changes().wait_for(|status| status.claimed).await);
+    }
+
+    pub(super) fn publish_synced(&self) {
+        self.status.send_modify(|status| status.synced = true);
     }
 
     /// False if it was stopped before.
@@ -203,34 +228,23 @@ impl Watching {
         let last_error = match (trouble, self.health()) {
             (Some((_, error)), _) | (None, Health::Bad { error, .. } | Health::Waiting(error)) => error,
             (None, Health::Good) if self.status.borrow().claimed => {
-                "what its handler left for later was not attempted yet: is `Enqueue::later` given something that hangs?".into()
+                "what its handler left for later was not attempted yet: is `Enqueue::later` given something that hangs?"
+                    .into()
             }
             (None, Health::Good) => {
-                "it did not say so: call `SourceContext::synced` when the initial events are through, or return".into()
+                "the first events are not through yet: a source says so by `SourceContext::synced`, \
+                                     or by returning"
+                    .into()
             }
         };
         WatchError::Timeout { source_name: self.name.clone(), limit: self.sync_timeout, last_error }
     }
 }
 
-/// What becomes [`WatchStats`].
+/// What a source has counted.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) events: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) panics: AtomicU64,
-    pub(super) failures: AtomicU64,
-    pub(super) given_up: AtomicU64,
-}
-
-impl Counters {
-    pub(super) fn read(&self) -> WatchStats {
-        WatchStats {
-            events: self.events.load(Relaxed),
-            dropped: self.dropped.load(Relaxed),
-            panics: self.panics.load(Relaxed),
-            failures: self.failures.load(Relaxed),
-            given_up: self.given_up.load(Relaxed),
-        }
-    }
 }

@@ -1,4 +1,6 @@
 //! Runs one source: from being watched until no call of its handler can begin any more.
+//!
+//! What holds: that it is over is said last, whatever it ended by, and whoever was dropped.
 
 use super::{
     Source, SourceContext, WatchError, WatchHandle,
@@ -6,10 +8,17 @@ use super::{
 };
 use crate::{
     cache::Cache,
-    handler::{Enqueue, Laters, Target},
+    caught::caught,
+    handler::{Enqueue, Target},
     workqueue::Key,
 };
-use std::{pin::Pin, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::pending,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{select, time::timeout};
 
 /// How long a source may take to sync if nothing else is said.
@@ -64,16 +73,61 @@ impl<R: Key> Prepared<R> {
 
     /// Until it ends, or is stopped.
     pub(crate) async fn run(self, target: Arc<dyn Target<R>>) {
+        // Over last, also if this is dropped.
         let Self { source, over } = self;
-        let watching = over.0.clone();
+        let watching = &over.0;
         if !watching.begin() {
             return;
         }
-        let laters = Laters::default();
-        let cx = SourceContext(watching.clone());
-        let queue = Enqueue::new(target, laters.clone(), watching.cache.clone());
-        let run = source.run(queue, cx);
-        let _ = (ENDING, run);
-        unreachable!("written next")
+        if let Err(error) = drive(source, watching, target).await {
+            tracing::error!(
+                source = watching.name(),
+                error = format!("{error:#}"),
+                "a source has failed, and is not tried again"
+            );
+            watching.end(End::Failed(Arc::new(error)));
+        }
     }
+}
+
+/// When this returns, or is dropped, nothing is left of the source and of what its handlers left for later.
+async fn drive<R: Key>(
+    source: Box<dyn DynSource<R>>,
+    watching: &Arc<Watching>,
+    target: Arc<dyn Target<R>>,
+) -> anyhow::Result<()> {
+    let laters = &watching.laters;
+    let queue = Enqueue::new(target, laters.clone(), watching.cache.clone());
+    let cx = SourceContext(watching.clone());
+    let mut source = pin!(async move { source.run(queue, cx).await });
+    let beside = async {
+        let publish = async {
+            watching.until_claimed().await;
+            laters.attempted().await;
+            watching.publish_synced();
+            pending::<Infallible>().await
+        };
+        select! {
+            never = publish => never,
+            never = laters.run(watching.name()) => never,
+        }
+    };
+    let mut beside = pin!(beside);
+    let ended = select! {
+        biased;
+        () = watching.stop.cancelled() => match timeout(ENDING, caught(source)).await {
+            Ok(ended) => ended,
+            Err(_) => return Ok(()),
+        },
+        never = beside.as_mut() => match never {},
+        ended = caught(source.as_mut()) => ended,
+    };
+    ended.unwrap_or_else(|panic| Err(anyhow::anyhow!("panicked: {panic}")))?;
+    select! {
+        biased;
+        () = watching.stop.cancelled() => {}
+        never = beside => match never {},
+        () = laters.finished() => watching.publish_synced(),
+    }
+    Ok(())
 }

@@ -19,6 +19,11 @@ impl WatchHandle {
         self.0.name()
     }
 
+    /// Whether a controller's start does not wait for it.
+    pub fn is_optional(&self) -> bool {
+        self.0.optional
+    }
+
     /// How it is.
     pub fn state(&self) -> WatchState {
         self.0.state()
@@ -26,7 +31,7 @@ impl WatchHandle {
 
     /// What it has done.
     pub fn stats(&self) -> WatchStats {
-        self.0.counters.read()
+        self.0.stats()
     }
 
     /// Until the initial events went through the handler; waits for a controller that does not run yet. After the sync timeout, counted from when the source
@@ -116,7 +121,7 @@ pub struct WatchStats {
     pub panics: u64,
     /// Attempts of [`Enqueue::later`](crate::handler::Enqueue::later) that failed.
     pub failures: u64,
-    /// Of those, the ones that were given up.
+    /// What is not attempted any more, because too much of one object failed.
     pub given_up: u64,
 }
 

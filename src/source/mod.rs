@@ -1,14 +1,22 @@
 //! Where events come from.
 
+mod channel;
 mod context;
+mod deliver;
 mod drive;
 mod handle;
+mod informed;
+mod informer;
+mod kind;
 
+pub(crate) use self::drive::Prepared;
 pub use self::{
+    channel::{Channel, ChannelSource},
     context::SourceContext,
     handle::{ScopedWatch, WatchError, WatchHandle, WatchState, WatchStats},
+    informer::{InformerSource, informer},
+    kind::{Kind, KindWithCache, Watch},
 };
-pub(crate) use self::drive::Prepared;
 use crate::{
     cache::Cache,
     handler::Enqueue,

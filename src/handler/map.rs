@@ -1,0 +1,99 @@
+//! Events of what is merely referred to: a function says for whom they matter.
+
+use super::{Enqueue, Handler, Requests, Unique};
+use crate::{event::Event, object::Object, workqueue::Key};
+use std::sync::Arc;
+
+/// Whatever `map` says, of the old and of the new object of an update: who was referred to before is told, too. Each request once, in that order.
+///
+/// It may answer with a `Result`: what failed is tried again, see [`Enqueue::later`]. Say the type of the closure's argument (`|map: &Object<ConfigMap>|`), or give a
+/// function, if it decodes.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use steersman::{handler, prelude::*, reconcile::Request};
+///
+/// fn website(map: &Object<ConfigMap>) -> Option<Request> {
+///     Some(Request::new(map.namespace()?, map.meta().labels().get("website")?))
+/// }
+///
+/// let mut map = ConfigMap::default();
+/// map.metadata.namespace = Some("shop".into());
+/// map.metadata.labels = Some([("website".into(), "front".into())].into());
+/// let told = handler::requests(&handler::map(website), Event::update(ConfigMap::default(), map)).await;
+/// assert_eq!(told, [Request::new("shop", "front")]);
+/// # }
+/// ```
+pub fn map<K: 'static, R: Key, I: Requests<R> + 'static, F>(map: F) -> impl Handler<K, R> + use<K, R, I, F>
+where
+    F: Fn(&Object<K>) -> I + Send + Sync + 'static,
+{
+    Map(Arc::new(map))
+}
+
+struct Map<F>(Arc<F>);
+
+impl<K: 'static, R: Key, I: Requests<R> + 'static, F: Fn(&Object<K>) -> I + Send + Sync + 'static> Handler<K, R>
+    for Map<F>
+{
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<R>) {
+        let mut requests = Unique::default();
+        for object in event.old().into_iter().chain([event.object()]) {
+            if self.0(object).each(&mut |request| requests.add(request)).is_err() {
+                // Where it fails again, it is said.
+                let (map, object) = (self.0.clone(), object.clone());
+                queue.later(move || std::future::ready(map(&object)));
+            }
+        }
+        requests.into_iter().for_each(|request| queue.add(request));
+    }
+}
+
+/// [`map`] for functions that wait. Events that follow are handled meanwhile; a controller's start waits for the first attempt.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use k8s_openapi::api::core::v1::Secret;
+/// use steersman::{handler, prelude::*, reconcile::{Request, Result}};
+///
+/// async fn users_of(secret: Object<Secret>) -> Result<Vec<Request>> {
+///     // … ask somebody …
+///     Ok(vec![Request::new("shop", "front")])
+/// }
+///
+/// let told = handler::requests(&handler::map_async(users_of), Event::create(Secret::default())).await;
+/// assert_eq!(told, [Request::new("shop", "front")]);
+/// # }
+/// ```
+pub fn map_async<K: 'static, R: Key, I: Requests<R>, Fut, F>(map: F) -> impl Handler<K, R> + use<K, R, I, Fut, F>
+where
+    Fut: Future<Output = I> + Send + 'static,
+    F: Fn(Object<K>) -> Fut + Send + Sync + 'static,
+{
+    MapAsync(Arc::new(map))
+}
+
+struct MapAsync<F>(Arc<F>);
+
+impl<K: 'static, R: Key, I: Requests<R>, Fut, F> Handler<K, R> for MapAsync<F>
+where
+    Fut: Future<Output = I> + Send + 'static,
+    F: Fn(Object<K>) -> Fut + Send + Sync + 'static,
+{
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<R>) {
+        let (map, event) = (self.0.clone(), event.clone());
+        queue.later(move || {
+            let (map, event) = (map.clone(), event.clone());
+            async move {
+                let mut requests = Unique::default();
+                for object in event.old().into_iter().chain([event.object()]) {
+                    map(object.clone()).await.each(&mut |request| requests.add(request))?;
+                }
+                anyhow::Ok(requests)
+            }
+        });
+    }
+}

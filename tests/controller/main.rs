@@ -1,0 +1,5 @@
+//! Controllers and what they are made of, as their users have them.
+
+mod support;
+
+mod sources;
