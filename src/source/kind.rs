@@ -8,6 +8,7 @@ use crate::{
     predicate::Predicate,
     workqueue::Key,
 };
+use kube_core::GroupVersionKind;
 use std::{fmt, sync::Arc};
 
 /// Which objects to keep in the cache, and which of their events count: a [`Select`] with filters. Use it where a plain one does not say enough.
@@ -37,6 +38,12 @@ impl<K: KubeObject> Watch<K> {
     /// A controller's start does not wait for it: for a kind that may be installed later, or that it may not read.
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }
+    }
+}
+
+impl<K> Watch<K> {
+    pub(crate) fn gvk(&self) -> &GroupVersionKind {
+        self.select.gvk()
     }
 }
 
