@@ -85,7 +85,8 @@ impl ControllerMetrics {
         self.controllers.lock().push(Probe(shared));
     }
 
-    fn read(&self) -> Vec<ControllerReport> {
+    /// Of every controller that has not ended.
+    pub(crate) fn reports(&self) -> Vec<ControllerReport> {
         let mut reports = Vec::new();
         self.controllers.lock().retain(|probe| {
             let report = probe.0.upgrade().and_then(Reported::report);
@@ -99,7 +100,7 @@ impl ControllerMetrics {
 
 impl Collector for ControllerMetrics {
     fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
-        let reports = self.read();
+        let reports = self.reports();
         if !reports.is_empty() {
             write(&mut Page(&mut page), &reports)?;
         }

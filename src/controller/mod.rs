@@ -207,6 +207,12 @@ impl<R: Key> Controller<R> {
         self.work().limit.set(workers.max(1));
     }
 
+    /// Whether it runs only while its manager leads, and whether its sources run before.
+    pub(crate) fn leads(&self) -> (bool, bool) {
+        let settings = &self.work().settings;
+        (settings.needs_leader, settings.warmup)
+    }
+
     /// Start the sources before the controller runs, and wait for them: a standby that does so acts at once when it is its turn. Whoever calls it again, or runs the
     /// controller, waits for the same sources.
     ///

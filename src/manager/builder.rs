@@ -1,7 +1,7 @@
 //! How a manager is made.
 
 use super::{
-    Manager, ManagerError, ManagerHandle, Shared,
+    Manager, ManagerError, ManagerHandle, Owner, Shared,
     election::{Elector, LeaderElection},
     readiness::{Checks, Probe},
     run_cache,
@@ -114,7 +114,7 @@ impl ManagerBuilder {
         handle.add_own_checks();
         let run = move |cx| async move { run_cache(&cache, &cx, cx.stopped()).await };
         handle.0.groups[Stage::Cache as usize].add(Runnable::new("cache", run))?;
-        Ok(Manager { handle, failed, failures, grace })
+        Ok(Manager { handle: Owner(handle), failed, grace })
     }
 }
 

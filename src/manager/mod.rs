@@ -72,9 +72,8 @@ use tokio::{
 /// A manager to be run, once. Everything else is on the [`ManagerHandle`] that it derefs to.
 #[must_use = "nothing happens before `run_until`"]
 pub struct Manager {
-    handle: ManagerHandle,
+    handle: Owner,
     failed: mpsc::UnboundedReceiver<Failed>,
-    failures: mpsc::UnboundedSender<Failed>,
     grace: Option<Duration>,
 }
 
@@ -107,7 +106,7 @@ impl Manager {
 
     /// To keep while the manager runs.
     pub fn handle(&self) -> ManagerHandle {
-        self.handle.clone()
+        self.handle.0.clone()
     }
 }
 
@@ -115,7 +114,16 @@ impl Deref for Manager {
     type Target = ManagerHandle;
 
     fn deref(&self) -> &ManagerHandle {
-        &self.handle
+        &self.handle.0
+    }
+}
+
+/// With it goes everything that waits or runs: that may well own a handle of its manager.
+struct Owner(ManagerHandle);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.0.groups.iter().rev().for_each(Group::end);
     }
 }
 
@@ -283,6 +291,6 @@ impl fmt::Debug for ManagerHandle {
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Manager").field(&self.handle).finish()
+        f.debug_tuple("Manager").field(&self.handle.0).finish()
     }
 }

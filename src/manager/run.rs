@@ -5,16 +5,17 @@
 
 use super::{
     Manager, ManagerError, ManagerHandle,
-    election::{Fence, Leadership},
+    election::{Elector, Fence},
     stage::{Failed, Stage},
 };
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc};
 use tokio::{
     select,
-    sync::{mpsc, oneshot},
+    sync::oneshot,
     task::JoinHandle,
     time::Instant,
 };
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// Why it ends.
@@ -31,9 +32,11 @@ impl Manager {
     ///
     /// A manager that has lost its lease ends with an error: end the process then.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
-        let Self { handle, mut failed, failures, grace } = self;
+        // Dropped, nothing of it is left.
+        let Self { handle: owner, mut failed, grace } = self;
+        let handle = &owner.0;
         let candidacy = Candidacy::default();
-        let mut lead = pin!(handle.start_and_lead(&candidacy, failures));
+        let mut lead = pin!(handle.start_and_lead(&candidacy));
         let cause = select! {
             biased;
             () = stop => Cause::Told,
@@ -64,7 +67,7 @@ impl Manager {
 
 impl ManagerHandle {
     /// Never ready, unless it cannot lead any more.
-    async fn start_and_lead(&self, candidacy: &Candidacy, failures: mpsc::UnboundedSender<Failed>) -> Cause {
+    async fn start_and_lead(&self, candidacy: &Candidacy) -> Cause {
         for stage in [Stage::Server, Stage::Cache] {
             self.group(stage).start(None);
             self.group(stage).ready().await;
@@ -90,10 +93,7 @@ impl ManagerHandle {
                 }
             }
             // Its task is over, which it is only when told.
-            Err(_) => {
-                drop(failures);
-                pending().await
-            }
+            Err(_) => pending().await,
         }
     }
 
@@ -111,5 +111,56 @@ impl ManagerHandle {
             left.extend(self.group(stage).stop(deadline).await);
         }
         left
+    }
+}
+
+/// Standing for election, beside everything else: who leads has to go on renewing while it stops.
+#[derive(Default)]
+struct Candidacy {
+    stop: CancellationToken,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the others need to know of leading.
+struct Elected {
+    fence: Fence,
+    /// Resolves if it is over; an error if that was wanted.
+    lost: oneshot::Receiver<()>,
+}
+
+impl Candidacy {
+    fn stand(&self, elector: Arc<Elector>) -> oneshot::Receiver<Elected> {
+        let (tell, elected) = oneshot::channel();
+        let stop = self.stop.clone();
+        let stand = async move {
+            let Some(mut leadership) = elector.acquire(stop.cancelled()).await else { return };
+            let (tell_lost, lost) = oneshot::channel();
+            if tell.send(Elected { fence: leadership.fence(), lost }).is_ok() && !leadership.hold(stop.cancelled()).await {
+                // Nobody listens if it is stopping anyway.
+                drop(tell_lost.send(()));
+                return;
+            }
+            leadership.release().await;
+        };
+        *self.task.lock() = Some(tokio::spawn(stand));
+        elected
+    }
+
+    /// Over, and the lease released, if it was held.
+    async fn withdraw(&self) {
+        self.stop.cancel();
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            drop(task.await);
+        }
+    }
+}
+
+/// If whoever ran the manager was dropped.
+impl Drop for Candidacy {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get_mut().take() {
+            task.abort();
+        }
     }
 }

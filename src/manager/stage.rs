@@ -215,6 +215,15 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Whatever waits or runs is dropped.
+    pub(super) fn end(&self) {
+        self.stop.cancel();
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        drop(state);
+    }
+}
+
 /// How long tasks that are dropped may take for it.
 const DROPPING: Duration = Duration::from_secs(1);
 
