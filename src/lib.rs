@@ -31,6 +31,7 @@ pub mod client;
 pub mod controller;
 pub mod event;
 pub mod handler;
+pub mod manager;
 pub mod object;
 mod page;
 pub mod predicate;
@@ -47,6 +48,7 @@ pub mod prelude {
     pub use crate::client::Client;
     pub use crate::controller::Controller;
     pub use crate::event::Event;
+    pub use crate::manager::{Manager, signals};
     pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
     pub use crate::reconcile::{Context, Failure, Reconciler, Request, Result};
     pub use crate::source::Source;

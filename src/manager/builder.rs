@@ -122,10 +122,10 @@ impl ManagerHandle {
     /// What a manager knows of itself.
     fn add_own_checks(&self) {
         let checks = &self.0.checks;
-        let mut started = self.0.started.subscribe();
+        let started = self.0.started.subscribe();
         checks.add(Probe::Health, "ping", || Ok(()));
         checks.add(Probe::Ready, "started", move || {
-            if *started.borrow_and_update() { Ok(()) } else { Err("not everything has started yet".into()) }
+            if *started.borrow() { Ok(()) } else { Err("not everything has started yet".into()) }
         });
         let cache = self.0.cache.clone();
         checks.add(Probe::Ready, "cache", move || match cache.unsynced() {
