@@ -12,6 +12,7 @@
 //! * [`predicate`]: which events wake a controller.
 //! * [`handler`]: events to requests.
 //! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
+//! * [`manager`]: what runs a program; so far, leader election.
 //! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
 //!
 //! ```
@@ -32,7 +33,9 @@ mod caught;
 pub mod client;
 pub mod controller;
 pub mod event;
+mod fence;
 pub mod handler;
+pub mod manager;
 pub mod object;
 mod page;
 pub mod predicate;

@@ -1,0 +1,3 @@
+//! What runs a program: leader election.
+
+pub mod election;
