@@ -5,7 +5,7 @@
 //!
 //! * A [`source`] tells [`event`]s: of a kind in the cluster, or from elsewhere. [`predicate`]s drop some, a [`handler`] turns the rest into requests.
 //! * A [`workqueue`] has them wait: one slot per request, priorities, delays, backoff, introspection.
-//! * A [`controller`] runs your [`reconcile::Reconciler`] on each; a [`builder`] puts it together.
+//! * A [`controller`] runs your [`reconcile::Reconciler`] on each; a [`builder`] puts it together; a [`manager`] owns and runs all of it.
 //! * The [`cache`] has objects in memory, kept up to date by list and watch, shared by everybody. The [`client`] reads from it and writes to the server.
 //! * An [`object`] is its key, its metadata at hand, and its body on request.
 //! * `testing`, with the feature of that name, runs one test on the embedded API server and on the real one.
@@ -30,6 +30,7 @@ mod caught;
 pub mod client;
 pub mod controller;
 pub mod event;
+mod fence;
 pub mod handler;
 pub mod manager;
 pub mod object;

@@ -50,7 +50,7 @@ pub use self::{
 };
 
 use self::{
-    election::Elector,
+    election::{Elector, LeaseReport},
     readiness::Checks,
     stage::{Failed, Group, Runnable},
 };
@@ -92,7 +92,7 @@ struct Shared {
     /// Of controllers.
     names: Mutex<HashSet<String>>,
     clusters: Mutex<HashMap<String, Cluster>>,
-    election: Option<Arc<Elector>>,
+    election: Option<Elector>,
     leads: watch::Sender<bool>,
     /// All that does not depend on leading.
     started: watch::Sender<bool>,
@@ -184,6 +184,11 @@ impl ManagerHandle {
     /// State and numbers of every controller: for debug pages, as JSON or as they are.
     pub fn controllers(&self) -> Vec<ControllerReport> {
         self.0.controllers.reports()
+    }
+
+    /// The election it stands in, if there is one: for debug pages, as JSON or as it is.
+    pub fn lease(&self) -> Option<LeaseReport> {
+        self.0.election.as_ref().map(Elector::report)
     }
 
     /// Another cluster by its name.

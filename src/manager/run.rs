@@ -5,10 +5,10 @@
 
 use super::{
     Manager, ManagerError, ManagerHandle,
-    election::{Elector, Fence},
+    election::{Elector, Fence, Lost},
     stage::{Failed, Stage},
 };
-use std::{future::pending, pin::pin, sync::Arc};
+use std::{future::pending, pin::pin};
 use tokio::{
     select,
     sync::oneshot,
@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 enum Cause {
     Told,
     Failed(ManagerError),
-    /// With who may still work until when.
-    Lost(Fence),
+    /// With until when there can be no other leader.
+    Lost(Lost, Fence),
 }
 
 impl Manager {
@@ -51,7 +51,7 @@ impl Manager {
         let first = match cause {
             Cause::Told => None,
             Cause::Failed(error) => Some(error),
-            Cause::Lost(fence) => Some(ManagerError::Lost(fence.why_lost())),
+            Cause::Lost(lost, _) => Some(lost.into()),
         };
         let limit = grace.filter(|grace| !grace.is_zero());
         let then = limit.filter(|_| !left.is_empty()).map(|limit| ManagerError::Grace { limit, left });
@@ -88,7 +88,7 @@ impl ManagerHandle {
                 self.group(Stage::Leader).start(Some(fence.clone()));
                 self.0.leads.send_replace(true);
                 match lost.await {
-                    Ok(()) => Cause::Lost(fence),
+                    Ok(lost) => Cause::Lost(lost, fence),
                     Err(_) => pending().await,
                 }
             }
@@ -101,7 +101,7 @@ impl ManagerHandle {
     async fn stop_all(&self, candidacy: &Candidacy, deadline: Option<Instant>, cause: &Cause) -> Vec<String> {
         // What only a leader does is over before another one can lead.
         let leading = match cause {
-            Cause::Lost(fence) => Some(deadline.map_or(fence.deadline(), |deadline| deadline.min(fence.deadline()))),
+            Cause::Lost(_, fence) => Some(deadline.map_or(fence.deadline(), |deadline| deadline.min(fence.deadline()))),
             Cause::Told | Cause::Failed(_) => deadline,
         };
         let mut left = self.group(Stage::Leader).stop(leading).await;
@@ -125,22 +125,26 @@ struct Candidacy {
 struct Elected {
     fence: Fence,
     /// Resolves if it is over; an error if that was wanted.
-    lost: oneshot::Receiver<()>,
+    lost: oneshot::Receiver<Lost>,
 }
 
 impl Candidacy {
-    fn stand(&self, elector: Arc<Elector>) -> oneshot::Receiver<Elected> {
+    fn stand(&self, elector: Elector) -> oneshot::Receiver<Elected> {
         let (tell, elected) = oneshot::channel();
         let stop = self.stop.clone();
         let stand = async move {
             let Some(mut leadership) = elector.acquire(stop.cancelled()).await else { return };
             let (tell_lost, lost) = oneshot::channel();
-            if tell.send(Elected { fence: leadership.fence(), lost }).is_ok() && !leadership.hold(stop.cancelled()).await {
+            if tell.send(Elected { fence: leadership.fence(), lost }).is_ok()
+                && let Err(lost) = leadership.hold(stop.cancelled()).await
+            {
                 // Nobody listens if it is stopping anyway.
-                drop(tell_lost.send(()));
+                drop(tell_lost.send(lost));
                 return;
             }
-            leadership.release().await;
+            if let Err(error) = leadership.release().await {
+                tracing::warn!(error = %error, "the lease was not released");
+            }
         };
         *self.task.lock() = Some(tokio::spawn(stand));
         elected
