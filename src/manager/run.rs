@@ -8,7 +8,7 @@ use super::{
     election::{Elector, Fence, Lost},
     stage::{Failed, Stage},
 };
-use std::{future::pending, pin::pin};
+use std::{future::pending, pin::pin, time::Duration};
 use tokio::{
     select,
     sync::oneshot,
@@ -17,6 +17,9 @@ use tokio::{
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+
+/// What stops promptly may do so, however late it is.
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// Why it ends.
 enum Cause {
@@ -46,8 +49,7 @@ impl Manager {
             cause = &mut lead => cause,
         };
         tracing::info!("stopping the manager");
-        let deadline = grace.map(|grace| Instant::now() + grace);
-        let left = handle.stop_all(&candidacy, deadline, &cause).await;
+        let left = handle.stop_all(&candidacy, grace, &cause).await;
         let first = match cause {
             Cause::Told => None,
             Cause::Failed(error) => Some(error),
@@ -98,7 +100,8 @@ impl ManagerHandle {
     }
 
     /// Gives who did not stop in time.
-    async fn stop_all(&self, candidacy: &Candidacy, deadline: Option<Instant>, cause: &Cause) -> Vec<String> {
+    async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>, cause: &Cause) -> Vec<String> {
+        let deadline = grace.map(|grace| Instant::now() + grace);
         // What only a leader does is over before another one can lead.
         let leading = match cause {
             Cause::Lost(_, fence) => Some(deadline.map_or(fence.deadline(), |deadline| deadline.min(fence.deadline()))),
@@ -108,6 +111,9 @@ impl ManagerHandle {
         self.0.leads.send_replace(false);
         candidacy.withdraw().await;
         for stage in [Stage::Controllers, Stage::Gate, Stage::Other, Stage::Cache, Stage::Server] {
+            // Who was kept waiting by others is not to blame.
+            let moment = if grace.is_some_and(|grace| grace.is_zero()) { Duration::ZERO } else { PROMPT };
+            let deadline = deadline.map(|deadline| deadline.max(Instant::now() + moment));
             left.extend(self.group(stage).stop(deadline).await);
         }
         left
