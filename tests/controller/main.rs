@@ -2,5 +2,8 @@
 
 mod support;
 
+mod channel;
 mod drive;
+mod handlers;
+mod laters;
 mod sources;
