@@ -4,6 +4,8 @@ mod support;
 
 mod channel;
 mod drive;
+mod examples;
 mod handlers;
 mod laters;
 mod sources;
+mod spans;
