@@ -8,13 +8,18 @@ use std::{
     task::Poll,
 };
 
-/// What it gives, or the words of its panic. After one, whoever was at work in it must begin anew.
-pub(crate) async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
-    let polled = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+/// What it gives, or what it panicked with. After that, whoever was at work in it must begin anew.
+pub(crate) async fn catch<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, Box<dyn Any + Send>> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),
-    });
-    polled.await.map_err(|panic| words(&*panic))
+    })
+    .await
+}
+
+/// The same with the words of the panic.
+pub(crate) async fn caught<T>(work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
+    catch(work).await.map_err(|panic| words(&*panic))
 }
 
 /// What a panic said.

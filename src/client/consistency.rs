@@ -15,7 +15,7 @@ use kube_core::GroupVersionKind;
 use std::time::Duration;
 
 /// How long a read waits if nothing else is said: long for a watch that is well, short for a person.
-const BOUND: Duration = Duration::from_secs(5);
+pub(crate) const BOUND: Duration = Duration::from_secs(5);
 
 /// What a cached read does while the cache does not have what was written through this client, or one that it was made from or that was made from it.
 ///
@@ -42,8 +42,8 @@ const BOUND: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// As [`Block`](Self::Block) of 5 s: there are no controllers in this version yet. In a reconcile of one, later, it is to read what is there, and the
-    /// next run of the key to be held back until the cache has caught up. The default.
+    /// In a reconcile, as the [controller](crate::controller::Options::consistency) says: by default it reads what is there, and the next run of the
+    /// request is held back until the cache has caught up. Elsewhere as [`Block`](Self::Block) of 5 s. The default.
     #[default]
     Defer,
     /// Wait, at most this long; then it is [`Behind`](crate::cache::CacheError::Behind).
@@ -56,7 +56,7 @@ impl Consistency {
     /// How long a read waits here.
     fn bound(self) -> Option<Duration> {
         match self {
-            Self::Defer => Token::current().is_none().then_some(BOUND),
+            Self::Defer => Token::current().map_or(Some(BOUND), |reconcile| reconcile.reads_wait()),
             Self::Block(bound) => Some(bound),
             Self::Ignore => None,
         }
@@ -101,6 +101,7 @@ impl Client {
     pub(super) fn own_write(&self, verb: Verb, kind: &Discovered, key: &ObjectKey) -> OwnWrite<'_> {
         let cache = self.0.cache.as_ref().filter(|_| !self.0.settings.dry_run);
         let Some(cache) = cache else { return OwnWrite::Unseen };
+        Token::writes(cache);
         let (token, kind) = (&self.0.family.token, kind.gvk());
         match verb {
             Verb::Delete => OwnWrite::Delete { token, announced: cache.deleting(&kind, key) },

@@ -59,6 +59,7 @@ mod upsert;
 mod wire;
 mod write;
 
+pub(crate) use self::consistency::BOUND as OWN_WRITES_BOUND;
 pub use self::{
     change::Change,
     connection::Connection,

@@ -2,6 +2,7 @@
 
 use super::{
     Key, Next, Outcome, Priority, Reason, WorkQueue,
+    again::RunWatch,
     get::Get,
     queue::Place,
     shutdown::Phase,
@@ -105,6 +106,17 @@ impl<K: Key> Item<K> {
         state.reasons.texts(state.runs.get(self.held.run).reasons)
     }
 
+    /// The same as [`Self::reasons`], and one who watches the run: under one lock.
+    pub(crate) fn reasons_and_watch(&self) -> (Vec<Reason>, RunWatch<K>) {
+        let state = self.queue.0.lock();
+        (state.reasons.texts(state.runs.get(self.held.run).reasons), RunWatch::new(self, &state))
+    }
+
+    /// The queue, and the numbers of slot and run.
+    pub(super) fn place(&self) -> (&WorkQueue<K>, u32, u32) {
+        (&self.queue, self.held.slot, self.held.run)
+    }
+
     /// Added again since this run began, and ready: it runs once more when this run ends. One added with a delay that has not
     /// passed does not count.
     pub fn is_queued_again(&self) -> bool {
@@ -177,10 +189,14 @@ impl<K: Key> Item<K> {
         match outcome.next {
             Next::Done => End::Success,
             Next::After(delay) => End::Again(queue.due(delay, Instant::now())),
-            Next::RateLimited => {
+            Next::RateLimited { at_least } => {
                 let now = Instant::now();
                 let delay = queue.limit(&self.held.key, Place::Slot(self.held.slot), now);
-                End::Retry(queue.due(delay, now))
+                End::Retry(queue.due(delay.max(at_least), now))
+            }
+            Next::Retry(delay) => {
+                queue.count_attempt(self.held.slot);
+                End::Retry(queue.due(delay, Instant::now()))
             }
         }
     }

@@ -53,6 +53,7 @@
 //! # }
 //! ```
 
+mod again;
 mod drain;
 mod get;
 mod item;
@@ -72,6 +73,7 @@ mod table;
 mod waiters;
 mod wheel;
 
+pub(crate) use again::RunWatch;
 pub use item::Item;
 pub use limiter::Limiter;
 pub use metrics::{Metrics, Probe, Prometheus};
@@ -195,7 +197,8 @@ pub struct Outcome {
 enum Next {
     Done,
     After(Duration),
-    RateLimited,
+    RateLimited { at_least: Duration },
+    Retry(Duration),
 }
 
 impl Outcome {
@@ -211,7 +214,26 @@ impl Outcome {
 
     /// Once more with growing backoff: after a failure, or to poll for something that should come soon.
     pub fn requeue() -> Self {
-        Self { next: Next::RateLimited, priority: None }
+        Self { next: Next::RateLimited { at_least: Duration::ZERO }, priority: None }
+    }
+
+    /// [`Self::requeue`], but not sooner than after `delay`: for who was told how long to wait.
+    pub fn requeue_not_before(delay: Duration) -> Self {
+        Self { next: Next::RateLimited { at_least: delay }, priority: None }
+    }
+
+    /// Once more after `delay`, which may be zero, whatever the limiter says; a failed attempt is counted.
+    pub fn retry_after(delay: Duration) -> Self {
+        Self { next: Next::Retry(delay), priority: None }
+    }
+
+    /// As `reconcile_total` labels it.
+    pub(crate) fn label(self) -> &'static str {
+        match self.next {
+            Next::Done => "success",
+            Next::After(_) => "requeue_after",
+            Next::RateLimited { .. } | Next::Retry(_) => "requeue",
+        }
     }
 
     /// The priority of the requeue instead of the one the key had.

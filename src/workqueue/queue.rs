@@ -152,6 +152,14 @@ impl<K: Key> Shared<K> {
             default_delay(attempt)
         })
     }
+
+    /// Count an attempt of the key in this slot, whatever the limiter would say.
+    pub(super) fn count_attempt(&self, slot: u32) {
+        let mut state = self.lock();
+        if state.phase == Phase::Open {
+            state.count_attempt(slot);
+        }
+    }
 }
 
 impl<K: Key> WorkQueue<K> {
@@ -258,15 +266,11 @@ impl<K: Key> WorkQueue<K> {
         })
     }
 
-    /// Make a parked key ready. If it runs, parking it at the end of that run does not last. Otherwise nothing happens.
-    pub fn unpark(&self, key: &K) {
+    /// Make a parked key ready. If it runs, parking it at the end of that run does not last. Otherwise nothing happens, and this is false.
+    pub fn unpark(&self, key: &K) -> bool {
         let hash = self.0.hash(key);
         let now = self.0.now();
-        self.0.change(|state, _| {
-            if let Some(slot) = state.slots.find(hash, key) {
-                state.unpark(slot, now);
-            }
-        });
+        self.0.change(|state, _| state.slots.find(hash, key).is_some_and(|slot| state.unpark(slot, now)))
     }
 
     /// Take a key off the queue, whatever it waits for; true if it did. A run of it goes on, and its failed attempts stay counted.

@@ -10,6 +10,7 @@ use super::{
 pub(super) struct Runs {
     all: Vec<Run>,
     free: Vec<u32>,
+    started: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -23,6 +24,8 @@ pub(super) struct Run {
     /// It began before the backoff had elapsed.
     pub(super) early: bool,
     pub(super) reasons: ReasonIds,
+    /// Tells it from others that had its number.
+    pub(super) serial: u32,
 }
 
 impl Runs {
@@ -40,7 +43,9 @@ impl Runs {
     }
 
     #[inline]
-    pub(super) fn start(&mut self, run: Run) -> u32 {
+    pub(super) fn start(&mut self, mut run: Run) -> u32 {
+        self.started = self.started.wrapping_add(1);
+        run.serial = self.started;
         if let Some(number) = self.free.pop() {
             self.all[number as usize] = run;
             number

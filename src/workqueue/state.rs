@@ -9,6 +9,7 @@
 
 use super::{
     Key, Reason,
+    again::Watchers,
     ready::Ready,
     reasons::{ReasonIds, Reasons},
     runs::{Run, Runs},
@@ -31,6 +32,8 @@ pub(super) struct State<K> {
     pub(super) waiters: Waiters,
     pub(super) reasons: Reasons,
     pub(super) runs: Runs,
+    /// Of runs that want to know whether their key is queued again.
+    pub(super) watchers: Watchers,
     /// Last errors of failing keys, by slot.
     pub(super) errors: HashMap<u32, Arc<str>>,
     pub(super) counters: Counters,
@@ -100,6 +103,7 @@ impl<K: Key> State<K> {
             waiters: Waiters::new(),
             reasons: Reasons::new(),
             runs: Runs::default(),
+            watchers: Watchers::default(),
             errors: HashMap::new(),
             counters: Counters::default(),
             again: 0,
@@ -196,6 +200,7 @@ impl<K: Key> State<K> {
         self.counters.adds += 1;
         if slot.is_running() {
             self.again += 1;
+            self.watchers.queued_again(slot.place);
         } else {
             self.ready.push(&mut self.slots, at);
         }
@@ -226,7 +231,7 @@ impl<K: Key> State<K> {
     }
 
     fn expire(&mut self, now: u64) {
-        let Self { slots, wheel, ready, counters, again, delayed, parked, .. } = self;
+        let Self { slots, wheel, ready, counters, again, delayed, parked, watchers, .. } = self;
         wheel.expire(slots, now, |slots, at| {
             let slot = &mut slots[at];
             *if slot.pending == Pending::Time { &mut *delayed } else { &mut *parked } -= 1;
@@ -234,6 +239,7 @@ impl<K: Key> State<K> {
             counters.adds += 1;
             if slot.is_running() {
                 *again += 1;
+                watchers.queued_again(slot.place);
             } else {
                 ready.push(slots, at);
             }
@@ -253,6 +259,7 @@ impl<K: Key> State<K> {
             priority: slot.priority,
             early: slot.ready_at < slot.backoff_until,
             reasons: std::mem::replace(&mut slot.reasons, ReasonIds::EMPTY),
+            serial: 0,
         });
         (slot.pending, slot.running, slot.place) = (Pending::Nothing, Running::Yes, run);
         if timing {
@@ -292,6 +299,7 @@ impl<K: Key> State<K> {
     ) {
         let Ended { slot: at, run, end, priority, error } = ended;
         let (started, mut reasons) = self.runs.end(run);
+        self.watchers.end(run);
         if let Some(ended_at) = ended_at {
             self.counters.worked.observe(ended_at.saturating_sub(started));
         }
@@ -362,16 +370,20 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// End a key's parking, or see to it that parking the run that has it does not last.
-    pub(super) fn unpark(&mut self, at: u32, now: u64) {
+    /// End a key's parking, or see to it that parking the run that has it does not last. False if it is neither parked nor in a run.
+    pub(super) fn unpark(&mut self, at: u32, now: u64) -> bool {
         self.pass(now);
         let slot = &mut self.slots[at];
         if slot.pending == Pending::Unpark {
             self.withdraw(at);
             self.make_ready(at, now);
-        } else if slot.is_running() {
+            return true;
+        }
+        let running = slot.is_running();
+        if running {
             slot.running = Running::Unparked;
         }
+        running
     }
 
     /// Take back what a key waits for; a run of it goes on.
@@ -431,6 +443,7 @@ impl<K: Key> State<K> {
     /// Wake whom the state now concerns: the last step of every change, see [`Shared::change`](super::queue::Shared::change).
     #[inline]
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
+        self.watchers.settle(wakes);
         if self.phase == Phase::Open {
             self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), wakes);
         } else {

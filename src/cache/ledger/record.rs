@@ -212,7 +212,6 @@ impl Cache {
     }
 
     /// Whether there is nothing of that.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the controller, which comes next"))]
     pub(crate) fn is_caught_up(&self, token: &Token) -> bool {
         self.all_informers().iter().all(|informer| informer.core.ledger().is_caught_up(token))
     }

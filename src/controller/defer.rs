@@ -1,0 +1,90 @@
+//! Requests whose own writes the caches do not show yet.
+//!
+//! What holds: a request is in `held` before the run that wrote has ended, and taken out before it is unparked: so no run of it begins in between, and
+//! none is parked for good.
+
+use crate::{
+    cache::{Cache, CacheError, ledger::Token},
+    client::OWN_WRITES_BOUND,
+    workqueue::{Key, WorkQueue},
+};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+use tokio::{task::JoinSet, time::Instant};
+
+pub(super) struct Deferrals<R> {
+    held: Mutex<HashMap<R, Token>>,
+    /// How many: to know without a lock that there are none.
+    many: AtomicUsize,
+    /// What waits for caches.
+    waiting: Mutex<JoinSet<()>>,
+    pub(super) deferred: AtomicU64,
+    pub(super) timeouts: AtomicU64,
+}
+
+impl<R> Default for Deferrals<R> {
+    fn default() -> Self {
+        Self {
+            held: Mutex::default(),
+            many: AtomicUsize::new(0),
+            waiting: Mutex::default(),
+            deferred: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<R: Key> Deferrals<R> {
+    /// Hold a request back until these caches show what was written under the token. To be called before its run ends.
+    pub(super) fn hold(self: &Arc<Self>, queue: &WorkQueue<R>, request: &R, token: Token, caches: Vec<Cache>) {
+        let mut held = self.held.lock();
+        held.insert(request.clone(), token.clone());
+        self.many.store(held.len(), Relaxed);
+        drop(held);
+        let (deferrals, queue, request) = (self.clone(), queue.clone(), request.clone());
+        let mut waiting = self.waiting.lock();
+        while waiting.try_join_next().is_some() {}
+        waiting.spawn(async move {
+            let begun = Instant::now();
+            for cache in caches {
+                let left = OWN_WRITES_BOUND.saturating_sub(begun.elapsed());
+                if let Err(CacheError::Behind { .. }) = cache.caught_up(&token, left).await {
+                    deferrals.timeouts.fetch_add(1, Relaxed);
+                    tracing::warn!(request = ?request, "the cache does not show what was written; reconciling all the same");
+                    break;
+                }
+            }
+            deferrals.release(&request, &token);
+            queue.unpark(&request);
+        });
+    }
+
+    fn release(&self, request: &R, token: &Token) {
+        let mut held = self.held.lock();
+        // A later run has written meanwhile if this one was not waited for.
+        if held.get(request) == Some(token) {
+            held.remove(request);
+        }
+        self.many.store(held.len(), Relaxed);
+    }
+
+    /// Whether a request is to be parked now.
+    #[inline]
+    pub(super) fn holds(&self, request: &R) -> bool {
+        let holds = self.many.load(Relaxed) > 0 && self.held.lock().contains_key(request);
+        if holds {
+            self.deferred.fetch_add(1, Relaxed);
+        }
+        holds
+    }
+
+    /// Nobody waits any longer.
+    pub(super) fn end(&self) {
+        self.held.lock().clear();
+        self.waiting.lock().abort_all();
+    }
+}

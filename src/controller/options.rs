@@ -1,0 +1,189 @@
+//! Settings of a controller, and where they come from.
+//!
+//! What is set at the controller wins over what its kind's defaults say, that over what the defaults for all say, and that over what stands here.
+
+use crate::{client::Consistency, reconcile::Error, source::SYNC_TIMEOUT};
+use hashbrown::HashMap;
+use kube_core::GroupVersionKind;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Settings of a controller. What is `None` is inherited: from the [`Defaults`] for its kind, then from those for all, then as said here.
+///
+/// ```
+/// use std::time::Duration;
+/// use steersman::controller::{Options, Retry};
+///
+/// let options = Options {
+///     max_concurrent: Some(8),
+///     reconcile_timeout: Some(Duration::from_secs(30)),
+///     ..Options::default()
+/// }
+/// .on_error(|error, attempt| if attempt > 10 { Retry::GiveUp } else { Retry::Limited });
+/// ```
+#[derive(Clone, Default)]
+pub struct Options {
+    /// How many requests are reconciled at once, each in a task of its own. Default: 1.
+    pub max_concurrent: Option<usize>,
+    /// How long a run may take before it is dropped, and counts as failed. Default: for ever.
+    pub reconcile_timeout: Option<Duration>,
+    /// How long each source may take until its initial events are through; after that the start fails. Default: 2 minutes.
+    pub sync_timeout: Option<Duration>,
+    /// A panic is an error like others. Otherwise it goes on to whoever runs the controller. Default: true.
+    pub recover_panics: Option<bool>,
+    /// Drop a run when its request is made again: for long work that would begin anew anyway. Failed attempts stay counted. Default: false.
+    pub cancel_superseded: Option<bool>,
+    /// What reads do that leave it to the controller, while the cache does not show what was written before.
+    ///
+    /// * [`Consistency::Defer`]: they read what is there. What a run has written is seen by the next run of its request: that is held back until the
+    ///   caches show it, at most for 5 s.
+    /// * [`Consistency::Block`]: they wait.
+    /// * [`Consistency::Ignore`]: they read what is there, and nothing is held back.
+    ///
+    /// Default: [`Consistency::Defer`].
+    pub consistency: Option<Consistency>,
+    /// See [`Self::on_error`]. Default: [`Retry::Limited`].
+    pub on_error: Option<OnError>,
+}
+
+/// What decides about errors.
+pub type OnError = Arc<dyn Fn(&Error, u32) -> Retry + Send + Sync>;
+
+/// What to do about an error. In each case at least as long passes as the server's `Retry-After`, or [`Failure::after`](crate::reconcile::Failure::after),
+/// in the error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Once more when the limiter says.
+    Limited,
+    /// Once more after this time.
+    In(Duration),
+    /// Once more as soon as it is its turn.
+    Immediately,
+    /// Not before an event; failed attempts are forgotten.
+    GiveUp,
+}
+
+impl Options {
+    /// Let `decide` say what to do about an error, given which attempt it was. It is not asked about those that are
+    /// [terminal](crate::reconcile::Failure::terminal).
+    #[must_use]
+    pub fn on_error(self, decide: impl Fn(&Error, u32) -> Retry + Send + Sync + 'static) -> Self {
+        Self { on_error: Some(Arc::new(decide)), ..self }
+    }
+
+    /// These, and where they say nothing, those.
+    #[must_use]
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            max_concurrent: self.max_concurrent.or(other.max_concurrent),
+            reconcile_timeout: self.reconcile_timeout.or(other.reconcile_timeout),
+            sync_timeout: self.sync_timeout.or(other.sync_timeout),
+            recover_panics: self.recover_panics.or(other.recover_panics),
+            cancel_superseded: self.cancel_superseded.or(other.cancel_superseded),
+            consistency: self.consistency.or(other.consistency),
+            on_error: self.on_error.or_else(|| other.on_error.clone()),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("max_concurrent", &self.max_concurrent)
+            .field("reconcile_timeout", &self.reconcile_timeout)
+            .field("sync_timeout", &self.sync_timeout)
+            .field("recover_panics", &self.recover_panics)
+            .field("cancel_superseded", &self.cancel_superseded)
+            .field("consistency", &self.consistency)
+            .field("on_error", &self.on_error.is_some())
+            .finish()
+    }
+}
+
+/// What controllers inherit: for all, and for those of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// For every controller.
+    pub all: Options,
+    kinds: HashMap<(String, String), Options>,
+}
+
+impl Defaults {
+    /// For controllers [of](crate::builder::Builder::for_) this group and kind, in whichever version.
+    #[must_use]
+    pub fn kind(mut self, group: &str, kind: &str, options: Options) -> Self {
+        self.kinds.insert((group.to_owned(), kind.to_owned()), options);
+        self
+    }
+
+    pub(crate) fn under(&self, options: Options, kind: Option<&GroupVersionKind>) -> Options {
+        let of_kind = kind.and_then(|gvk| self.kinds.get(&(gvk.group.clone(), gvk.kind.clone())));
+        match of_kind {
+            Some(of_kind) => options.or(of_kind),
+            None => options,
+        }
+        .or(&self.all)
+    }
+}
+
+/// With nothing left to inherit.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) max_concurrent: usize,
+    pub(crate) reconcile_timeout: Option<Duration>,
+    pub(crate) sync_timeout: Duration,
+    pub(crate) recover_panics: bool,
+    pub(crate) cancel_superseded: bool,
+    pub(crate) consistency: Consistency,
+    pub(crate) on_error: Option<OnError>,
+}
+
+impl From<Options> for Settings {
+    fn from(options: Options) -> Self {
+        Self {
+            max_concurrent: options.max_concurrent.unwrap_or(1),
+            reconcile_timeout: options.reconcile_timeout,
+            sync_timeout: options.sync_timeout.unwrap_or(SYNC_TIMEOUT),
+            recover_panics: options.recover_panics.unwrap_or(true),
+            cancel_superseded: options.cancel_superseded.unwrap_or(false),
+            consistency: options.consistency.unwrap_or_default(),
+            on_error: options.on_error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workers(n: usize) -> Options {
+        Options { max_concurrent: Some(n), ..Options::default() }
+    }
+
+    #[test]
+    fn the_controller_wins_over_its_kind_and_that_over_all() {
+        let pod = GroupVersionKind::gvk("", "v1", "Pod");
+        let timeout = |seconds| Some(Duration::from_secs(seconds));
+        let all = Options { sync_timeout: timeout(7), reconcile_timeout: timeout(8), ..workers(2) };
+        let defaults = Defaults { all, ..Defaults::default() };
+        let defaults = defaults.kind("", "Pod", Options { reconcile_timeout: timeout(9), ..workers(3) });
+
+        let resolved = defaults.under(workers(4), Some(&pod));
+        assert_eq!(
+            (resolved.max_concurrent, resolved.reconcile_timeout, resolved.sync_timeout),
+            (Some(4), timeout(9), timeout(7))
+        );
+        let other_version = GroupVersionKind::gvk("", "v2", "Pod");
+        assert_eq!(defaults.under(Options::default(), Some(&other_version)).max_concurrent, Some(3));
+        let other_group = GroupVersionKind::gvk("metrics.k8s.io", "v1", "Pod");
+        assert_eq!(defaults.under(Options::default(), Some(&other_group)).max_concurrent, Some(2));
+        assert_eq!(defaults.under(Options::default(), None).max_concurrent, Some(2));
+    }
+
+    #[test]
+    fn what_nobody_sets_is_as_documented() {
+        let settings = Settings::from(Options::default());
+        assert_eq!((settings.max_concurrent, settings.sync_timeout), (1, Duration::from_mins(2)));
+        assert!(settings.recover_panics && !settings.cancel_superseded && settings.reconcile_timeout.is_none());
+        assert_eq!(settings.consistency, Consistency::Defer);
+    }
+}

@@ -1,0 +1,215 @@
+//! A controller's life: sources that wait for it, sources that run, workers, and the end of all that.
+//!
+//! What holds: a controller runs once. Sources are started once, by whoever comes first. When [`ControllerTask::run_until`] has returned, or was dropped, no
+//! source, no worker and no run of it is left.
+
+use super::{Controller, Shared, inbox::Inbox, work::Work};
+use crate::{
+    handler::Target,
+    reconcile::DynReconciler,
+    source::{Prepared, WatchError, WatchHandle},
+    workqueue::Key,
+};
+use std::{collections::BTreeSet, fmt, panic::resume_unwind, pin::pin, sync::Arc};
+use tokio::{
+    runtime::Handle,
+    select,
+    task::{JoinError, JoinSet},
+};
+
+pub(super) struct State<R: Key> {
+    pub(super) phase: Phase<R>,
+    watches: Vec<WatchHandle>,
+    /// There is somebody who runs it.
+    running: bool,
+}
+
+pub(super) enum Phase<R: Key> {
+    /// Sources that do not run yet.
+    Waiting(Vec<Prepared<R>>),
+    Started {
+        runtime: Handle,
+        sources: JoinSet<()>,
+    },
+    Ended,
+}
+
+impl<R: Key> Default for State<R> {
+    fn default() -> Self {
+        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), running: false }
+    }
+}
+
+impl<R: Key> State<R> {
+    pub(super) fn is_running(&self) -> bool {
+        self.running
+    }
+
+    pub(super) fn watch(&mut self, source: Prepared<R>, inbox: &Arc<Inbox<R>>, name: &str) -> Result<(), WatchError> {
+        // Those that ended are nobody's concern but of who holds their handle.
+        self.watches.retain(|watch| !watch.has_ended());
+        let handle = source.handle();
+        match &mut self.phase {
+            Phase::Waiting(sources) => {
+                sources.retain(|waiting| !waiting.handle().has_ended());
+                sources.push(source);
+            }
+            Phase::Started { runtime, sources } => {
+                while sources.try_join_next().is_some() {}
+                sources.spawn_on(source.run(target(inbox)), runtime);
+            }
+            Phase::Ended => return Err(WatchError::ControllerStopped(name.to_owned())),
+        }
+        self.watches.push(handle);
+        Ok(())
+    }
+
+    /// Gives what a start waits for.
+    pub(super) fn start(&mut self, inbox: &Arc<Inbox<R>>, name: &str) -> Result<Vec<WatchHandle>, WatchError> {
+        match &mut self.phase {
+            Phase::Waiting(waiting) => {
+                let (runtime, mut sources) = (Handle::current(), JoinSet::new());
+                for source in waiting.drain(..) {
+                    sources.spawn_on(source.run(target(inbox)), &runtime);
+                }
+                self.phase = Phase::Started { runtime, sources };
+            }
+            Phase::Started { .. } => {}
+            Phase::Ended => return Err(WatchError::ControllerStopped(name.to_owned())),
+        }
+        Ok(self.watches.iter().filter(|watch| !watch.is_optional()).cloned().collect())
+    }
+
+    pub(super) fn watches(&self) -> Vec<WatchHandle> {
+        self.watches.iter().filter(|watch| !watch.has_ended()).cloned().collect()
+    }
+}
+
+fn target<R: Key>(inbox: &Arc<Inbox<R>>) -> Arc<dyn Target<R>> {
+    inbox.clone()
+}
+
+/// A built controller: run it once.
+#[must_use = "a controller runs only when told to"]
+pub struct ControllerTask<R: Key> {
+    controller: Controller<R>,
+    reconciler: Arc<dyn DynReconciler<R>>,
+}
+
+impl<R: Key> ControllerTask<R> {
+    pub(crate) fn new(controller: Controller<R>, reconciler: Arc<dyn DynReconciler<R>>) -> Self {
+        Self { controller, reconciler }
+    }
+
+    /// Start the sources, then the workers, on the runtime that this is called in; run until `stop` resolves or [`Controller::stop`] is called; then
+    /// finish what runs. Told to stop while it starts, it ends without an error.
+    ///
+    /// # Errors
+    /// If a source fails, or is not synced in time, while it starts.
+    ///
+    /// # Panics
+    /// With the panic of a run, if [`recover_panics`](super::Options::recover_panics) is off.
+    pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let shared = &self.controller.0;
+        let work = self.controller.work();
+        shared.state.lock().running = true;
+        let mut workers = JoinSet::new();
+        let end = Ends(shared, work);
+        let mut stop = pin!(async {
+            select! {
+                () = stop => {}
+                () = shared.shutdown.cancelled() => {}
+            }
+        });
+        tracing::info!(controller = self.controller.name(), "starting controller");
+        let started = select! {
+            biased;
+            () = &mut stop => return end.all(workers).await,
+            started = self.controller.warm_up() => started,
+        };
+        if let Err(error) = started {
+            tracing::error!(controller = self.controller.name(), error = %error, "controller did not start");
+            end.all(workers).await?;
+            return Err(error.into());
+        }
+        let mut changes = work.limit.changes();
+        let mut at_work = BTreeSet::new();
+        // A queue that somebody has closed is never filled again.
+        while !work.queue.is_closed() {
+            // Those above the limit end by themselves.
+            let limit = *changes.borrow_and_update();
+            tracing::info!(controller = self.controller.name(), workers = limit, "starting workers");
+            for number in (0..limit).filter(|number| at_work.insert(*number)) {
+                workers.spawn(work.clone().run(number, self.reconciler.clone()));
+            }
+            select! {
+                biased;
+                () = &mut stop => break,
+                // The sender is in `work`.
+                _ = changes.changed() => {}
+                Some(ended) = workers.join_next() => {
+                    at_work.remove(&number_of(ended));
+                }
+            }
+        }
+        end.all(workers).await
+    }
+}
+
+/// Of a worker that has ended. Its panic is the controller's.
+fn number_of(ended: Result<usize, JoinError>) -> usize {
+    ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+}
+
+/// Sees to the end, also if whoever ran the controller was dropped.
+struct Ends<'a, R: Key>(&'a Shared<R>, &'a Work<R>);
+
+impl<R: Key> Ends<'_, R> {
+    /// Told to stop: nothing new begins, and what runs is waited for.
+    async fn all(self, mut workers: JoinSet<usize>) -> anyhow::Result<()> {
+        let Self(shared, work) = &self;
+        tracing::info!(controller = &*work.name, "stopping controller");
+        let phase = self.begin();
+        for watch in &shared.state.lock().watches {
+            watch.end();
+        }
+        if let Phase::Started { mut sources, .. } = phase {
+            while sources.join_next().await.is_some() {}
+        }
+        while let Some(ended) = workers.join_next().await {
+            number_of(ended);
+        }
+        Ok(())
+    }
+
+    /// Nothing new begins.
+    fn begin(&self) -> Phase<R> {
+        let Self(shared, work) = self;
+        shared.shutdown.cancel();
+        work.queue.close();
+        work.deferrals.end();
+        work.inbox.end();
+        std::mem::replace(&mut shared.state.lock().phase, Phase::Ended)
+    }
+}
+
+impl<R: Key> Drop for Ends<'_, R> {
+    fn drop(&mut self) {
+        drop(self.begin());
+        self.0.ended.send_replace(true);
+    }
+}
+
+/// One that is never run.
+impl<R: Key> Drop for ControllerTask<R> {
+    fn drop(&mut self) {
+        self.controller.0.shutdown.cancel();
+        self.controller.0.end_if_idle();
+    }
+}
+
+impl<R: Key> fmt::Debug for ControllerTask<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ControllerTask").field(&self.controller).finish()
+    }
+}

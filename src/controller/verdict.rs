@@ -1,0 +1,92 @@
+//! What a run's result means: the table in [`reconcile`](crate::reconcile), as code.
+
+use super::{OnError, Retry};
+use crate::{
+    client,
+    reconcile::{Error, Failure, Outcome, Result},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+/// What follows from a run, and how it counts.
+pub(super) struct Verdict {
+    pub(super) outcome: Outcome,
+    pub(super) class: Class,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Success,
+    Requeue,
+    RequeueAfter,
+    /// To be retried.
+    Failed,
+    /// To be retried, and no news: somebody else wrote in between.
+    Conflict,
+    /// Not to be retried.
+    Terminal,
+}
+
+impl Verdict {
+    pub(super) fn of(result: &Result<Outcome>, attempt: u32, on_error: Option<&OnError>) -> Self {
+        match result {
+            Ok(outcome) => Self { outcome: *outcome, class: Class::of(*outcome) },
+            Err(error) => Self::of_error(error, attempt, on_error),
+        }
+    }
+
+    fn of_error(error: &Error, attempt: u32, on_error: Option<&OnError>) -> Self {
+        let failure = Failure::find(error);
+        let gives_up = Self { outcome: Outcome::done(), class: Class::Terminal };
+        if failure.is_some_and(Failure::is_terminal) {
+            return gives_up;
+        }
+        let wanted = failure.and_then(Failure::wanted_delay).unwrap_or_default();
+        let at_least = wanted.max(retry_after(error).unwrap_or_default());
+        // A policy that panics has no opinion.
+        let policy = on_error.and_then(|decide| catch_unwind(AssertUnwindSafe(|| decide(error, attempt))).ok());
+        let outcome = match policy.unwrap_or(Retry::Limited) {
+            Retry::Limited => Outcome::requeue_not_before(at_least),
+            Retry::In(delay) => Outcome::retry_after(delay.max(at_least)),
+            Retry::Immediately => Outcome::retry_after(at_least),
+            Retry::GiveUp => return gives_up,
+        };
+        let outcome = match failure.and_then(Failure::wanted_priority) {
+            Some(priority) => outcome.priority(priority),
+            None => outcome,
+        };
+        Self { outcome, class: if is_conflict(error) { Class::Conflict } else { Class::Failed } }
+    }
+}
+
+impl Class {
+    fn of(outcome: Outcome) -> Self {
+        match outcome.label() {
+            "success" => Self::Success,
+            "requeue_after" => Self::RequeueAfter,
+            _ => Self::Requeue,
+        }
+    }
+}
+
+/// What the server has said, anywhere in the chain, through our client or kube's.
+fn refusals(error: &Error) -> impl Iterator<Item = &kube_core::Status> {
+    error.chain().filter_map(|cause| {
+        let ours = cause.downcast_ref::<client::Error>().and_then(client::Error::status);
+        ours.or_else(|| match cause.downcast_ref()? {
+            kube_client::Error::Api(status) => Some(&**status),
+            _ => None,
+        })
+    })
+}
+
+fn is_conflict(error: &Error) -> bool {
+    refusals(error).any(|status| status.reason == kube_core::response::reason::CONFLICT)
+}
+
+fn retry_after(error: &Error) -> Option<Duration> {
+    let seconds = refusals(error).filter_map(|status| Some(status.details.as_ref()?.retry_after_seconds)).max()?;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}

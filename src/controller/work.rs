@@ -1,0 +1,312 @@
+//! Workers: from the queue through the reconciler, and back.
+//!
+//! What holds: a worker has at most one item, and finishes it on every path; what is to be known before the next run of the request (own writes, places in
+//! a group) is known before the item is finished.
+
+use super::{
+    Settings,
+    defer::Deferrals,
+    groups::{GroupLimit, PATIENCE},
+    inbox::Inbox,
+    numbers::Numbers,
+    verdict::{Class, Verdict},
+};
+use crate::{
+    cache::ledger::Token,
+    caught::{catch, words},
+    client::Consistency,
+    object::ObjectKey,
+    reconcile::{Again, ClusterRequest, Context, DynReconciler, Error, Outcome, Result, Run},
+    workqueue::{Item, Key, RunWatch, WorkQueue},
+};
+use anyhow::anyhow;
+use std::{
+    any::Any,
+    panic::resume_unwind,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task,
+    time::Duration,
+};
+use tokio::{
+    select,
+    sync::watch,
+    task::coop::consume_budget,
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span, field};
+
+impl<R: Key> Again for RunWatch<R> {
+    fn is_queued_again(&self) -> bool {
+        self.is_queued_again()
+    }
+
+    fn poll_queued_again(&self, cx: &mut task::Context<'_>) -> task::Poll<()> {
+        self.poll_queued_again(cx)
+    }
+}
+
+/// What the workers of a controller share.
+pub(super) struct Work<R> {
+    pub(super) name: Arc<str>,
+    /// Of what is reconciled; empty if the controller was not told.
+    pub(super) kind: Arc<str>,
+    pub(super) queue: WorkQueue<R>,
+    pub(super) inbox: Arc<Inbox<R>>,
+    pub(super) settings: Settings,
+    pub(super) groups: Option<Box<dyn GroupLimit<R>>>,
+    pub(super) deferrals: Arc<Deferrals<R>>,
+    pub(super) numbers: Numbers,
+    pub(super) shutdown: Arc<CancellationToken>,
+    pub(super) limit: Limit,
+}
+
+/// How many workers there are to be; the last ones go first.
+pub(super) struct Limit {
+    now: AtomicUsize,
+    changes: watch::Sender<usize>,
+}
+
+impl Limit {
+    pub(super) fn new(workers: usize) -> Self {
+        Self { now: AtomicUsize::new(workers), changes: watch::Sender::new(workers) }
+    }
+
+    pub(super) fn get(&self) -> usize {
+        self.now.load(Relaxed)
+    }
+
+    pub(super) fn set(&self, workers: usize) {
+        self.now.store(workers, Relaxed);
+        self.changes.send_replace(workers);
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<usize> {
+        self.changes.subscribe()
+    }
+}
+
+impl<R: Key> Work<R> {
+    /// The worker with this number, which it gives back when there are to be fewer, or the queue is closed.
+    pub(super) async fn run(self: Arc<Self>, number: usize, reconciler: Arc<dyn DynReconciler<R>>) -> usize {
+        let mut changes = self.limit.changes();
+        let mut next = None;
+        loop {
+            let item = match next.take() {
+                Some(item) => item,
+                None => select! {
+                    biased;
+                    _ = changes.wait_for(|workers| *workers <= number) => return number,
+                    item = self.queue.get() => match item {
+                        Some(item) => item,
+                        None => return number,
+                    },
+                },
+            };
+            next = self.process(item, number, &*reconciler).await;
+            consume_budget().await;
+        }
+    }
+
+    /// Gives the next item, if there is one and this worker goes on.
+    async fn process(&self, item: Item<R>, number: usize, reconciler: &dyn DynReconciler<R>) -> Option<Item<R>> {
+        let mut item = self.admit(item)?;
+        let begun = Instant::now();
+        let token = self.token();
+        let run = self.reconcile(&item, begun, &token, reconciler).await;
+        let outcome = match run {
+            Ended::Superseded => {
+                self.numbers.superseded.fetch_add(1, Relaxed);
+                None
+            }
+            Ended::Answered(result) => Some(self.conclude(&mut item, result, begun.elapsed())),
+        };
+        if self.settings.consistency == Consistency::Defer {
+            let behind = token.behind();
+            if !behind.is_empty() {
+                self.deferrals.hold(&self.queue, item.key(), token, behind);
+            }
+        }
+        if let Some(groups) = &self.groups {
+            groups.leave(item.key(), &mut |next| self.queue.unpark(next));
+        }
+        match outcome {
+            Some(outcome) if self.limit.get() > number => item.finish_and_try_get(outcome),
+            Some(outcome) => {
+                item.finish(outcome);
+                None
+            }
+            // It was made again: it is ready as soon as this run is over.
+            None => {
+                drop(item);
+                None
+            }
+        }
+    }
+
+    /// Parks what must not run yet.
+    #[inline]
+    fn admit(&self, item: Item<R>) -> Option<Item<R>> {
+        if let Some(groups) = &self.groups
+            && !groups.enter(item.key(), item.priority())
+        {
+            item.park_for(PATIENCE);
+            return None;
+        }
+        if self.deferrals.holds(item.key()) {
+            if let Some(groups) = &self.groups {
+                groups.leave(item.key(), &mut |next| self.queue.unpark(next));
+            }
+            item.park();
+            return None;
+        }
+        Some(item)
+    }
+
+    fn token(&self) -> Token {
+        let reads_wait = match self.settings.consistency {
+            Consistency::Block(bound) => Some(bound),
+            Consistency::Defer | Consistency::Ignore => None,
+        };
+        Token::of_reconcile(reads_wait)
+    }
+
+    async fn reconcile(
+        &self,
+        item: &Item<R>,
+        begun: Instant,
+        token: &Token,
+        reconciler: &dyn DynReconciler<R>,
+    ) -> Ended {
+        let (reasons, again) = item.reasons_and_watch();
+        let deadline = self.settings.reconcile_timeout.and_then(|timeout| begun.checked_add(timeout));
+        let context = Context::from(Run {
+            id: run_id(),
+            attempt: item.attempt(),
+            priority: item.priority(),
+            waited: item.waited(),
+            reasons,
+            deadline,
+            shutdown: Some(self.shutdown.clone()),
+            again,
+        });
+        let span = self.span(item.key(), &context);
+        let run = token.clone().scope(reconciler.reconcile(item.key().clone(), &context)).instrument(span);
+        let run = pin!(run);
+        let run = catch(run);
+        let run = async {
+            match deadline {
+                Some(deadline) => timeout_at(deadline, run).await,
+                None => Ok(run.await),
+            }
+        };
+        let answer = if self.settings.cancel_superseded {
+            select! {
+                biased;
+                answer = run => answer,
+                () = context.until_superseded() => return Ended::Superseded,
+            }
+        } else {
+            run.await
+        };
+        Ended::Answered(match answer {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(self.panicked(panic)),
+            Err(_) => {
+                self.numbers.timeouts.fetch_add(1, Relaxed);
+                let timeout = self.settings.reconcile_timeout.unwrap_or_default();
+                Err(anyhow!("no answer within {} s: dropped", timeout.as_secs_f64()))
+            }
+        })
+    }
+
+    fn panicked(&self, panic: Box<dyn Any + Send>) -> Error {
+        self.numbers.panics.fetch_add(1, Relaxed);
+        if !self.settings.recover_panics {
+            resume_unwind(panic);
+        }
+        anyhow!("panic: {} [recovered]", words(&*panic))
+    }
+
+    /// Count and log how it ended, and say what follows.
+    fn conclude(&self, item: &mut Item<R>, result: Result<Outcome>, took: Duration) -> Outcome {
+        let attempt = item.attempt();
+        let Verdict { outcome, class } = Verdict::of(&result, attempt, self.settings.on_error.as_ref());
+        self.numbers.count(class, took);
+        if let Err(error) = result {
+            let error = format!("{error:#}");
+            let (controller, request) = (&*self.name, item.key());
+            match class {
+                Class::Conflict => tracing::debug!(controller, ?request, attempt, error, "conflict, to be retried"),
+                Class::Terminal => {
+                    tracing::error!(controller, ?request, attempt, error, "reconciler error, not to be retried")
+                }
+                _ => tracing::error!(controller, ?request, attempt, error, "reconciler error"),
+            }
+            item.set_error(error);
+        }
+        outcome
+    }
+
+    /// Of a run, linked to the events that led to it. Costs nothing if nobody subscribes.
+    fn span(&self, request: &R, context: &Context) -> Span {
+        let links = self.inbox.take_links(request);
+        let span = tracing::info_span!(
+            "reconcile",
+            controller = &*self.name,
+            kind = &*self.kind,
+            cluster = field::Empty,
+            namespace = field::Empty,
+            name = field::Empty,
+            request = field::Empty,
+            reconcile_id = %context.id(),
+            attempt = context.attempt(),
+            reasons = field::Empty,
+        );
+        if !span.is_disabled() {
+            describe(&span, request);
+            let reasons: Vec<_> = context.reasons().iter().map(ToString::to_string).collect();
+            span.record("reasons", reasons.join(", "));
+            for link in links {
+                span.follows_from(link.id());
+            }
+        }
+        span
+    }
+}
+
+/// How a run has ended.
+enum Ended {
+    Answered(Result<Outcome>),
+    /// Dropped, because its request was made again.
+    Superseded,
+}
+
+/// What is known of a request depends on its type.
+fn describe<R: Key>(span: &Span, request: &R) {
+    let any: &dyn Any = request;
+    let of_cluster = any.downcast_ref::<ClusterRequest>();
+    let object: Option<&ObjectKey> = any.downcast_ref().or(of_cluster.map(|request| &request.request));
+    if let Some(of_cluster) = of_cluster {
+        span.record("cluster", &*of_cluster.cluster);
+    }
+    match object {
+        Some(object) => {
+            span.record("namespace", object.namespace().unwrap_or_default());
+            span.record("name", object.name());
+        }
+        None => {
+            span.record("request", field::debug(request));
+        }
+    }
+}
+
+/// A random UUID.
+fn run_id() -> u128 {
+    let random: u128 = rand::random();
+    (random & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62)
+}
