@@ -26,12 +26,15 @@
 //! assert!(queue.try_get().is_none());
 //! ```
 
+pub mod builder;
 pub mod cache;
 mod caught;
 pub mod client;
+pub mod controller;
 pub mod event;
 pub mod handler;
 pub mod object;
+mod page;
 pub mod predicate;
 pub mod reconcile;
 pub mod source;
@@ -44,9 +47,13 @@ pub mod workqueue;
 pub mod prelude {
     pub use crate::cache::{Cache, CacheOptions, Informer, Query, Select};
     pub use crate::client::Client;
+    pub use crate::controller::Controller;
     pub use crate::event::Event;
     pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
+    pub use crate::reconcile::{Context, Failure, Reconciler, Request, Result};
     pub use crate::source::Source;
     pub use crate::workqueue::{Add, Outcome, Priority, WorkQueue};
-    pub use crate::{handler, predicate, source};
+    pub use crate::{handler, predicate, reconcile, source};
+    pub use kube_client::Config;
+    pub use kube_core::GroupVersionKind;
 }

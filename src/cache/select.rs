@@ -226,6 +226,10 @@ impl<K: KubeObject> Select<K> {
 }
 
 impl<K> Select<K> {
+    pub(crate) fn gvk(&self) -> &GroupVersionKind {
+        &self.said.gvk
+    }
+
     /// For people: the kind, and what is said of its scope here.
     pub(crate) fn words(&self) -> String {
         let Said { gvk, resource, .. } = &self.said;

@@ -86,7 +86,15 @@ pub(super) struct Numbers {
     pub(super) superseded: AtomicU64,
     nanos: AtomicU64,
     /// The first bucket has next to all of them: it is what the others leave.
-    slow: [AtomicU64; Times::BOUNDS.len()],
+    slow: Slow,
+}
+
+struct Slow([AtomicU64; Times::BOUNDS.len()]);
+
+impl Default for Slow {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; Times::BOUNDS.len()])
+    }
 }
 
 impl Numbers {
@@ -105,13 +113,13 @@ impl Numbers {
         let seconds = took.as_secs_f64();
         if seconds > Times::BOUNDS[0] {
             let bucket = Times::BOUNDS.partition_point(|bound| *bound < seconds);
-            self.slow[bucket - 1].fetch_add(1, Relaxed);
+            self.slow.0[bucket - 1].fetch_add(1, Relaxed);
         }
     }
 
     pub(super) fn read(&self) -> ControllerStats {
         let load = |counter: &AtomicU64| counter.load(Relaxed);
-        let slow: Vec<_> = self.slow.iter().map(load).collect();
+        let slow: Vec<_> = self.slow.0.iter().map(load).collect();
         let [success, requeue, requeue_after] = [&self.success, &self.requeue, &self.requeue_after].map(load);
         let [failed, terminal, conflicts] = [&self.failed, &self.terminal, &self.conflicts].map(load);
         let errors = failed + terminal + conflicts;

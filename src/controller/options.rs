@@ -168,7 +168,10 @@ mod tests {
         let defaults = defaults.kind("", "Pod", Options { reconcile_timeout: timeout(9), ..workers(3) });
 
         let resolved = defaults.under(workers(4), Some(&pod));
-        assert_eq!((resolved.max_concurrent, resolved.reconcile_timeout, resolved.sync_timeout), (Some(4), timeout(9), timeout(7)));
+        assert_eq!(
+            (resolved.max_concurrent, resolved.reconcile_timeout, resolved.sync_timeout),
+            (Some(4), timeout(9), timeout(7))
+        );
         let other_version = GroupVersionKind::gvk("", "v2", "Pod");
         assert_eq!(defaults.under(Options::default(), Some(&other_version)).max_concurrent, Some(3));
         let other_group = GroupVersionKind::gvk("metrics.k8s.io", "v1", "Pod");

@@ -29,12 +29,6 @@ pub(super) enum Class {
     Terminal,
 }
 
-impl Class {
-    pub(super) fn is_error(self) -> bool {
-        matches!(self, Self::Failed | Self::Conflict | Self::Terminal)
-    }
-}
-
 impl Verdict {
     pub(super) fn of(result: &Result<Outcome>, attempt: u32, on_error: Option<&OnError>) -> Self {
         match result {

@@ -242,7 +242,9 @@ impl<R: Key> Work<R> {
             let (controller, request) = (&*self.name, item.key());
             match class {
                 Class::Conflict => tracing::debug!(controller, ?request, attempt, error, "conflict, to be retried"),
-                Class::Terminal => tracing::error!(controller, ?request, attempt, error, "reconciler error, not to be retried"),
+                Class::Terminal => {
+                    tracing::error!(controller, ?request, attempt, error, "reconciler error, not to be retried")
+                }
                 _ => tracing::error!(controller, ?request, attempt, error, "reconciler error"),
             }
             item.set_error(error);

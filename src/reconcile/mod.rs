@@ -48,7 +48,7 @@ mod context;
 mod failure;
 mod object;
 
-pub(crate) use self::context::Run;
+pub(crate) use self::context::{Again, Run};
 pub use self::{
     context::Context,
     failure::Failure,

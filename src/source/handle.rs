@@ -58,6 +58,15 @@ impl WatchHandle {
         drop(self.0.changes().wait_for(|status| status.end.is_some()).await);
     }
 
+    /// Told to stop, and not waited for.
+    pub(crate) fn end(&self) {
+        self.0.stop();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.changes().borrow().end.is_some()
+    }
+
     /// Stop it when this is dropped.
     pub fn scoped(self) -> ScopedWatch {
         ScopedWatch(self)

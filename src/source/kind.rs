@@ -2,12 +2,13 @@
 
 use super::{SelfContained, Source, SourceContext, WatchError, deliver::Route, informed::tell};
 use crate::{
-    cache::{Cache, Informer, Select},
+    cache::{Cache, Informer, Need, Select},
     handler::{Enqueue, Handler},
     object::{AnyKind, KubeObject},
     predicate::Predicate,
     workqueue::Key,
 };
+use kube_core::GroupVersionKind;
 use std::{fmt, sync::Arc};
 
 /// Which objects to keep in the cache, and which of their events count: a [`Select`] with filters. Use it where a plain one does not say enough.
@@ -37,6 +38,12 @@ impl<K: KubeObject> Watch<K> {
     /// A controller's start does not wait for it: for a kind that may be installed later, or that it may not read.
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }
+    }
+}
+
+impl<K> Watch<K> {
+    pub(crate) fn gvk(&self) -> &GroupVersionKind {
+        self.select.gvk()
     }
 }
 
@@ -94,7 +101,8 @@ impl<K: KubeObject, R: Key> Kind<K, R> {
 
     fn declare(&self, cache: Option<&Cache>) -> Result<(Cache, Informer<K>), WatchError> {
         let cache = cache.ok_or_else(|| WatchError::NoCache { source_name: self.name() })?;
-        match cache.informer_of(self.select.clone()) {
+        let need = if self.optional { Need::May } else { Need::Must };
+        match cache.informer_if(self.select.clone(), need) {
             Ok(informer) => Ok((cache.clone(), informer)),
             Err(error) => Err(WatchError::Cache { source_name: self.name(), error: Arc::new(error) }),
         }

@@ -9,7 +9,7 @@ mod informed;
 mod informer;
 mod kind;
 
-pub(crate) use self::drive::Prepared;
+pub(crate) use self::drive::{Prepared, SYNC_TIMEOUT};
 pub use self::{
     channel::{Channel, ChannelSource},
     context::SourceContext,
@@ -52,7 +52,7 @@ pub trait Source<R: Key>: Send + 'static {
     where
         Self: Sized + SelfContained,
     {
-        let prepared = Prepared::new(self, None, drive::SYNC_TIMEOUT)?;
+        let prepared = Prepared::new(self, None, SYNC_TIMEOUT)?;
         let handle = prepared.handle();
         drop(tokio::spawn(prepared.run(Arc::new(queue.clone()))));
         Ok(handle)

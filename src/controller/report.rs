@@ -1,0 +1,85 @@
+//! A controller as debug pages show it.
+
+use super::{Controller, ControllerStats};
+use crate::{
+    source::{WatchHandle, WatchState, WatchStats},
+    workqueue::{Key, Stats},
+};
+use kube_core::GroupVersionKind;
+use serde::Serialize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A controller at one moment: see [`Controller::report`].
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ControllerReport {
+    /// Its name.
+    pub name: String,
+    /// What it reconciles, if it was told.
+    pub kind: Option<GroupVersionKind>,
+    /// How many requests are reconciled at once.
+    pub max_concurrent: usize,
+    /// How its runs ended.
+    pub stats: ControllerStats,
+    /// Its queue's numbers.
+    pub queue: Stats,
+    /// Its watches.
+    pub watches: Vec<WatchReport>,
+}
+
+/// One watch at one moment.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct WatchReport {
+    /// The source's name.
+    pub name: String,
+    /// `starting`, `synced`, `degraded`, `failed` or `stopped`.
+    pub state: &'static str,
+    /// What is wrong, in the server's own words.
+    pub error: Option<String>,
+    /// What it has done.
+    pub stats: WatchStats,
+}
+
+impl From<&WatchHandle> for WatchReport {
+    fn from(watch: &WatchHandle) -> Self {
+        let (state, error) = match watch.state() {
+            WatchState::Starting => ("starting", None),
+            WatchState::Synced => ("synced", None),
+            WatchState::Degraded { error, .. } => ("degraded", Some(error)),
+            WatchState::Failed(error) => ("failed", Some(format!("{error:#}"))),
+            WatchState::Stopped => ("stopped", None),
+        };
+        Self { name: watch.name().to_owned(), state, error, stats: watch.stats() }
+    }
+}
+
+impl<R: Key> Controller<R> {
+    /// How its runs ended.
+    ///
+    /// # Panics
+    /// Before the controller is built.
+    pub fn stats(&self) -> ControllerStats {
+        let work = self.work();
+        ControllerStats {
+            deferred: work.deferrals.deferred.load(Relaxed),
+            deferral_timeouts: work.deferrals.timeouts.load(Relaxed),
+            ..work.numbers.read()
+        }
+    }
+
+    /// All its numbers, for debug pages: as JSON or as they are. What is queued is in [`queue().snapshot()`](crate::workqueue::WorkQueue::snapshot).
+    ///
+    /// # Panics
+    /// Before the controller is built.
+    pub fn report(&self) -> ControllerReport {
+        ControllerReport {
+            name: self.name().to_owned(),
+            kind: self.built().and_then(|built| built.gvk.clone()),
+            max_concurrent: self.max_concurrent(),
+            stats: self.stats(),
+            queue: self.queue().stats(),
+            watches: self.watches().iter().map(WatchReport::from).collect(),
+        }
+    }
+}

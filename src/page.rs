@@ -1,0 +1,68 @@
+//! What a Prometheus page is written with.
+
+use prometheus_client::{
+    encoding::{DescriptorEncoder, EncodeLabel, EncodeLabelSet, LabelSetEncoder, NoLabelSet},
+    metrics::MetricType,
+};
+use std::fmt;
+
+/// A metric's name without what the encoder adds to it, and its help.
+pub(crate) type Named = (&'static str, &'static str);
+
+/// One series: its labels and what it is.
+pub(crate) type Sample<T> = (Vec<(&'static str, String)>, T);
+
+pub(crate) struct Page<'a, 'b>(pub(crate) &'b mut DescriptorEncoder<'a>);
+
+/// A histogram: upper bounds, what is in each bucket, and the sum.
+pub(crate) struct Buckets {
+    pub(crate) buckets: Vec<(f64, u64)>,
+    pub(crate) sum: f64,
+}
+
+impl Page<'_, '_> {
+    pub(crate) fn gauges(
+        &mut self,
+        (name, help): Named,
+        samples: impl IntoIterator<Item = Sample<f64>>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        samples.into_iter().try_for_each(|(labels, value)| metric.encode_family(&Labels(&labels))?.encode_gauge(&value))
+    }
+
+    pub(crate) fn counters(
+        &mut self,
+        (name, help): Named,
+        samples: impl IntoIterator<Item = Sample<u64>>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        samples.into_iter().try_for_each(|(labels, value)| {
+            metric.encode_family(&Labels(&labels))?.encode_counter::<NoLabelSet, _, u64>(&value, None)
+        })
+    }
+
+    pub(crate) fn histograms(
+        &mut self,
+        (name, help): Named,
+        samples: impl IntoIterator<Item = Sample<Buckets>>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        samples.into_iter().try_for_each(|(labels, Buckets { buckets, sum })| {
+            let count = buckets.iter().map(|(_, many)| many).sum();
+            metric.encode_family(&Labels(&labels))?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+        })
+    }
+}
+
+/// The encoder writes a label's value as it is.
+#[derive(Debug)]
+struct Labels<'a>(&'a [(&'static str, String)]);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(name, value)| {
+            let value = value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
+            (*name, value).encode(encoder.encode_label())
+        })
+    }
+}
