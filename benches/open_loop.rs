@@ -92,10 +92,22 @@ impl Ticker {
     }
 }
 
-/// How long all threads of this process have run, also those that have ended.
-pub(crate) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+/// Measures how long all threads of this process run, also those that end meanwhile.
+pub(crate) struct CpuClock(Duration);
+
+impl CpuClock {
+    pub(crate) fn start() -> Self {
+        Self(Self::now())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        Self::now().saturating_sub(self.0)
+    }
+
+    fn now() -> Duration {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
 }
 
 /// `percent` of all values are at most this.

@@ -74,10 +74,11 @@ where
                 Ok(Outcome::done())
             }
         });
+        let metrics = ControllerMetrics::default();
         let (_controller, task) = Controller::builder("bench")
             .watches_source(source)
             .options(Options { max_concurrent: Some(workers), ..Options::default() })
-            .metrics(&ControllerMetrics::default())
+            .metrics(&metrics)
             .build(reconciler)
             .expect("it can be built");
         // As a task, and not on the thread that waits: what wakes the latter is dear.

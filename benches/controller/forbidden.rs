@@ -45,11 +45,12 @@ pub(crate) fn neighbour(quick: bool) -> Vec<f64> {
                 std::future::ready(Ok(Outcome::done()))
             })
         };
+        let metrics = ControllerMetrics::default();
         let (_controller, task) = Controller::builder("bench")
             .cache(&cache)
             .for_::<ConfigMap>()
             .owns::<Secret>()
-            .metrics(&ControllerMetrics::default())
+            .metrics(&metrics)
             .build(reconciler)
             .expect("it can be built");
         tokio::spawn(cache.run_until(std::future::pending()));

@@ -3,7 +3,7 @@
 use crate::{
     fed::{self, Countdown},
     keys, number,
-    open_loop::{OpenLoop, TICK, cpu_time, percentile},
+    open_loop::{CpuClock, OpenLoop, TICK, percentile},
     pick,
 };
 use std::{
@@ -44,7 +44,9 @@ async fn round(queue: &Enqueue<Request>, keys: &[Request], count: &Countdown) ->
     count.expect(keys.len());
     let start = Instant::now();
     for turn in keys.chunks(TURN) {
-        turn.iter().for_each(|key| queue.add(key.clone()));
+        for key in turn {
+            queue.add(key.clone());
+        }
         tokio::task::yield_now().await;
     }
     count.wait().await;
@@ -83,12 +85,12 @@ pub(crate) fn cpu(quick: bool) -> Vec<f64> {
         }
     };
     let used = fed::run(8, reconcile, async move |queue| {
-        let start = cpu_time();
+        let clock = CpuClock::start();
         items.produce(TICK, 1, |_| ()).await;
-        let idle = cpu_time() - start;
-        let start = cpu_time();
+        let idle = clock.elapsed();
+        let clock = CpuClock::start();
         passed(&items, TICK, &count, |number| queue.add(keys[number].clone())).await;
-        (cpu_time() - start).saturating_sub(idle)
+        clock.elapsed().saturating_sub(idle)
     });
     vec![used.as_nanos() as f64 / 1e3 / size as f64]
 }

@@ -4,7 +4,7 @@ use crate::{
     fed::{self, Countdown},
     keys,
     noop::passed,
-    open_loop::{OpenLoop, cpu_time},
+    open_loop::{CpuClock, OpenLoop},
     pick,
 };
 use std::{sync::Arc, time::Duration};
@@ -39,14 +39,16 @@ pub(crate) fn cpu(quick: bool) -> Vec<f64> {
     let share = fed::run(SLEEPERS + 8, reconcile, async move |queue| {
         let (warm, items) = (OpenLoop::new(1_000), OpenLoop::new(others.len()));
         let pass = async |items: &OpenLoop| {
-            let start = cpu_time();
+            let clock = CpuClock::start();
             passed(items, TICK, &awake, |number| queue.add(others[number].clone())).await;
-            cpu_time() - start
+            clock.elapsed()
         };
         pass(&warm).await;
         let without = pass(&items).await;
         down.expect(SLEEPERS);
-        (0..SLEEPERS).for_each(|number| queue.add(Request::new(ASLEEP, &format!("object-{number:08}"))));
+        for number in 0..SLEEPERS {
+            queue.add(Request::new(ASLEEP, &format!("object-{number:08}")));
+        }
         down.wait().await;
         let with = pass(&items).await;
         with.saturating_sub(without).as_secs_f64() / (TICK * others.len() as u32).as_secs_f64()

@@ -2,7 +2,7 @@
 
 use crate::{
     Rows, Setup, Workload, keys, number,
-    open_loop::{OpenLoop, TICK, cpu_time, percentile},
+    open_loop::{CpuClock, OpenLoop, TICK, percentile},
     runtime,
     timers::{micros, two_percentiles},
 };
@@ -75,10 +75,10 @@ fn cpu(setup: &Setup) -> Rows {
     let queue = setup.queue();
     let runtime = runtime();
     let produce = |mut add: Box<dyn FnMut(usize) + Send>| {
-        let (before, items) = (cpu_time(), items.clone());
+        let (clock, items) = (CpuClock::start(), items.clone());
         let producer = runtime.spawn(async move { items.produce(TICK, 1, &mut add).await });
         runtime.block_on(producer).expect("the producer does not panic");
-        cpu_time() - before
+        clock.elapsed()
     };
     let idle = produce(Box::new(|_| ()));
     runtime.block_on(async { spawn_workers(&queue, &items) });

@@ -2,7 +2,7 @@
 
 use crate::{
     fed::{self, Countdown, Feed, keys, number},
-    open_loop::{OpenLoop, TICK, cpu_time, percentile},
+    open_loop::{CpuClock, OpenLoop, TICK, percentile},
     pick,
 };
 use anyhow::Result;
@@ -45,7 +45,9 @@ async fn round(feed: &Feed, keys: &[ObjectRef<ConfigMap>], count: &Countdown) ->
     count.expect(keys.len());
     let start = Instant::now();
     for turn in keys.chunks(TURN) {
-        turn.iter().for_each(|key| feed.add(key));
+        for key in turn {
+            feed.add(key);
+        }
         tokio::task::yield_now().await;
     }
     count.wait().await;
@@ -84,12 +86,12 @@ pub(crate) fn cpu(quick: bool) -> Result<Vec<f64>> {
         }
     };
     let used = fed::run(8, &keys.clone(), reconcile, async move |feed| {
-        let start = cpu_time();
+        let clock = CpuClock::start();
         items.produce(TICK, 1, |_| ()).await;
-        let idle = cpu_time() - start;
-        let start = cpu_time();
+        let idle = clock.elapsed();
+        let clock = CpuClock::start();
         passed(&items, TICK, &count, |number| feed.add(&keys[number])).await;
-        (cpu_time() - start).saturating_sub(idle)
+        clock.elapsed().saturating_sub(idle)
     })?;
     Ok(vec![used.as_nanos() as f64 / 1e3 / size as f64])
 }

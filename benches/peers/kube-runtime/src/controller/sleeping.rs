@@ -3,7 +3,7 @@
 use crate::{
     fed::{self, Countdown, keys},
     noop::passed,
-    open_loop::{OpenLoop, cpu_time},
+    open_loop::{CpuClock, OpenLoop},
     pick,
 };
 use anyhow::Result;
@@ -43,14 +43,16 @@ pub(crate) fn cpu(quick: bool) -> Result<Vec<f64>> {
     let share = fed::run(SLEEPERS + 8, &all, reconcile, async move |feed| {
         let (warm, items) = (OpenLoop::new(1_000), OpenLoop::new(others.len()));
         let pass = async |items: &OpenLoop| {
-            let start = cpu_time();
+            let clock = CpuClock::start();
             passed(items, TICK, &awake, |number| feed.add(&others[number])).await;
-            cpu_time() - start
+            clock.elapsed()
         };
         pass(&warm).await;
         let without = pass(&items).await;
         down.expect(sleepers.len());
-        sleepers.iter().for_each(|key| feed.add(key));
+        for key in &sleepers {
+            feed.add(key);
+        }
         down.wait().await;
         let with = pass(&items).await;
         with.saturating_sub(without).as_secs_f64() / (TICK * others.len() as u32).as_secs_f64()
