@@ -8,6 +8,8 @@ mod criterion;
 mod floor;
 mod latency;
 mod memory;
+#[path = "../open_loop.rs"]
+mod open_loop;
 mod timers;
 mod workloads;
 
@@ -121,9 +123,4 @@ fn number(key: &ObjectKey) -> usize {
 /// A runtime like that of most programs: a thread per core.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
-}
-
-/// `percent` of all values are at most this.
-fn percentile(sorted: &[f64], percent: f64) -> f64 {
-    sorted[((sorted.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, sorted.len()) - 1]
 }
