@@ -85,7 +85,9 @@ async fn a_leader_that_cannot_renew_has_lost_at_the_renew_deadline() {
         let leadership = leads(&scene.elector("a")).await;
         let (began, fence, leader) = (Instant::now(), leadership.fence(), held(leadership));
         sleep(seconds(5.0)).await;
-        rules.map(|rule| scene.fault(rule));
+        for rule in rules {
+            scene.fault(rule);
+        }
         let (_, lost) = leader.await.expect("no panic");
         // It was renewed after four seconds.
         assert_eq!(began.elapsed().as_secs_f64().round(), 14.0, "{lost:?}");
