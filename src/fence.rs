@@ -152,6 +152,7 @@ impl Fence {
         })?;
         let mut write = pin!(write);
         let mut timer = pin!(sleep_until(self.deadline()));
+        let mut lost = pin!(self.lost());
         let answer = poll_fn(|cx| {
             loop {
                 if let Err(fenced) = self.check() {
@@ -160,10 +161,10 @@ impl Fence {
                 if let Poll::Ready(answer) = write.as_mut().poll(cx) {
                     return Poll::Ready(Ok(answer));
                 }
-                if timer.as_mut().poll(cx).is_pending() {
+                if lost.as_mut().poll(cx).is_pending() && timer.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                // It was extended meanwhile, or the check says that it was not.
+                // It was extended meanwhile, or the check says that it is closed.
                 timer.as_mut().reset(self.deadline());
             }
         });
@@ -246,6 +247,18 @@ mod tests {
         let answer = fence.write(sleep(Duration::from_secs(11))).await;
         assert!(matches!(answer, Err(Unanswered::OnItsWay(_))));
         assert_eq!((fence.refused_writes(), fence.late_writes()), (0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_is_on_its_way_when_the_fence_is_closed_is_given_up_at_once() {
+        let (fence, began) = (fence(), Instant::now());
+        let closing = async {
+            sleep(Duration::from_secs(2)).await;
+            fence.close();
+        };
+        let (answer, ()) = tokio::join!(fence.write(sleep(Duration::from_secs(5))), closing);
+        assert!(matches!(answer, Err(Unanswered::OnItsWay(_))));
+        assert_eq!((began.elapsed().as_secs(), fence.late_writes()), (2, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -83,7 +83,7 @@ pub enum Lost {
         last_error: Option<String>,
     },
     /// Somebody else has it.
-    #[error("leader election lost: Lease {lease} is held by `{holder}` now")]
+    #[error("leader election lost: Lease {lease} is not this process's any more, its holder is `{holder}`")]
     Taken {
         /// `namespace/name`.
         lease: String,

@@ -40,6 +40,8 @@ mod news;
 mod options;
 mod record;
 mod report;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     elector::Elector,
