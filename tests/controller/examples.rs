@@ -10,15 +10,15 @@ mod debug_watch;
 #[tokio::test]
 async fn the_debugging_example_tells_what_there_is_and_what_happens() -> anyhow::Result<()> {
     let server = Env::embedded()?;
-    debug_watch::make(&server.client()?, "web-0").await?;
+    debug_watch::make(&server.client()?, "first").await?;
     let mut lines = Vec::new();
     debug_watch::watch(server.client()?, |line| lines.push(line)).await?;
     let wanted = [
-        "kind source: Pod is ready",
-        "got Created(\"web-0\")",
-        "got Created(\"web-1\")",
-        "got Updated(\"web-1\")",
-        "got Deleted(\"web-1\")",
+        "kind source: ConfigMap is ready",
+        "got Created(\"first\")",
+        "got Created(\"second\")",
+        "got Updated(\"second\")",
+        "got Deleted(\"second\")",
     ];
     assert_eq!(lines, wanted);
     Ok(())
