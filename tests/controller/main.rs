@@ -1,5 +1,12 @@
 //! Controllers and what they are made of, as their users have them.
+//!
+//! `Catalogue n` names the row of `spec/controller-runtime.md` 3.1 that a case comes from.
 
-mod support;
+mod log;
+mod rig;
 
-mod sources;
+mod failures;
+mod interrupted;
+mod life;
+mod results;
+mod start;
