@@ -5,8 +5,14 @@
 mod log;
 mod rig;
 
+mod context;
 mod failures;
 mod interrupted;
 mod life;
+mod metrics;
+mod options;
 mod results;
 mod start;
+mod tracing;
+mod watching;
+mod workers;

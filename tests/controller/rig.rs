@@ -178,11 +178,6 @@ impl<R: Key> Runs<R> {
     pub(crate) fn begun(&mut self) -> Vec<Held<R>> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
-
-    /// Of them, the requests.
-    pub(crate) fn requests(&mut self) -> Vec<R> {
-        self.begun().into_iter().map(|run| run.request.clone()).collect()
-    }
 }
 
 /// A reconciler whose runs the test ends. One whose [`Held`] is dropped fails.
