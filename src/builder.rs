@@ -252,7 +252,7 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
             name,
             limiter: limiter.unwrap_or_else(default_limiter),
             share: share.unwrap_or(QueueOptions::<R>::default().share),
-            metrics: metrics.as_ref().map(ControllerMetrics::of_queue),
+            metrics: metrics.as_ref().map(|_| ControllerMetrics::of_queue()),
         });
         handle.finish(Parts { queue, cache, gvk, settings, groups: groups.map(|(_, groups)| groups) });
         let task = ControllerTask::new(handle.clone(), Arc::new(reconciler));

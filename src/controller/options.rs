@@ -116,6 +116,11 @@ pub struct Defaults {
 }
 
 impl Defaults {
+    /// These for all, and nothing for one kind yet.
+    pub fn new(all: Options) -> Self {
+        Self { all, ..Self::default() }
+    }
+
     /// For controllers [of](crate::builder::Builder::for_) this group and kind, in whichever version.
     #[must_use]
     pub fn kind(mut self, group: &str, kind: &str, options: Options) -> Self {
@@ -176,8 +181,7 @@ mod tests {
         let pod = GroupVersionKind::gvk("", "v1", "Pod");
         let timeout = |seconds| Some(Duration::from_secs(seconds));
         let all = Options { sync_timeout: timeout(7), reconcile_timeout: timeout(8), ..workers(2) };
-        let defaults = Defaults { all, ..Defaults::default() };
-        let defaults = defaults.kind("", "Pod", Options { reconcile_timeout: timeout(9), ..workers(3) });
+        let defaults = Defaults::new(all).kind("", "Pod", Options { reconcile_timeout: timeout(9), ..workers(3) });
 
         let resolved = defaults.under(workers(4), Some(&pod));
         assert_eq!(

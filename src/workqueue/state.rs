@@ -200,7 +200,7 @@ impl<K: Key> State<K> {
         self.counters.adds += 1;
         if slot.is_running() {
             self.again += 1;
-            self.watchers.queued_again(slot.place);
+            self.watchers.wake(slot.place);
         } else {
             self.ready.push(&mut self.slots, at);
         }
@@ -210,6 +210,9 @@ impl<K: Key> State<K> {
         let slot = &mut self.slots[at];
         slot.pending = Pending::Time;
         slot.ready_at = due.min(NEVER - 1);
+        if slot.is_running() {
+            self.watchers.wake(slot.place);
+        }
         self.delayed += 1;
         self.set_alarm(at, wakes);
     }
@@ -239,7 +242,7 @@ impl<K: Key> State<K> {
             counters.adds += 1;
             if slot.is_running() {
                 *again += 1;
-                watchers.queued_again(slot.place);
+                watchers.wake(slot.place);
             } else {
                 ready.push(slots, at);
             }
