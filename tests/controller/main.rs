@@ -1,5 +1,7 @@
 //! Controllers and what they are made of, as their users have them.
 
-mod support;
-
-mod sources;
+mod deferral;
+#[path = "../client/held.rs"]
+mod held;
+mod on_servers;
+mod world;
