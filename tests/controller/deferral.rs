@@ -328,9 +328,7 @@ async fn what_the_cache_leaves_out_holds_nothing_back() -> anyhow::Result<()> {
         let (client, elsewhere, namespace) = (client.clone(), elsewhere.clone(), namespace.clone());
         let number = next.fetch_add(1, Relaxed);
         async move {
-            let named = |namespace: &str, shop: &str| {
-                json!({"metadata": {"namespace": namespace, "name": format!("n{number}"), "labels": {"shop": shop}}})
-            };
+            let named = |namespace: &str, shop: &str| json!({"metadata": {"namespace": namespace, "name": format!("n{number}"), "labels": {"shop": shop}}});
             client.create::<ConfigMap>(&serde_json::from_value(named(&namespace, "other"))?).await?;
             client.create::<ConfigMap>(&serde_json::from_value(named(&elsewhere, "mine"))?).await?;
             client.create::<Secret>(&serde_json::from_value(named(&namespace, "mine"))?).await?;

@@ -1,7 +1,9 @@
 //! Controllers and what they are made of, as their users have them.
 
 mod deferral;
+mod dynamic;
 #[path = "../client/held.rs"]
 mod held;
+mod neighbours;
 mod on_servers;
 mod world;
