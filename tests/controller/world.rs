@@ -42,15 +42,7 @@ impl World {
     /// What is read through this connection, of this namespace.
     pub(crate) fn of(connection: kube_client::Client, namespace: String) -> anyhow::Result<Self> {
         let namespaces = Namespaces::These(vec![namespace.as_str().into()]);
-        Self::with(connection, namespace, CacheOptions { namespaces, ..CacheOptions::default() })
-    }
-
-    pub(crate) fn with(
-        connection: kube_client::Client,
-        namespace: String,
-        options: CacheOptions,
-    ) -> anyhow::Result<Self> {
-        let cache = Cache::new(connection.clone(), options)?;
+        let cache = Cache::new(connection.clone(), CacheOptions { namespaces, ..CacheOptions::default() })?;
         let client = Client::new(connection)?.with_cache(cache.clone());
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(cache.clone().run_until(async { drop(stopped.await) }));
