@@ -1,12 +1,11 @@
 //! The Prometheus page of controllers: upstream's names and labels.
 
-use crate::rig::{Name, Rig, Script, builder, by_hand, ms, pass, quiet, secs, settle};
+use crate::rig::{Bare, Name, Rig, Script, builder, by_hand, ms, pass, quiet, secs, settle};
 use anyhow::anyhow;
 use kube_core::Status;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::collections::BTreeSet;
 use steersman::{
-    builder::Builder,
     controller::{ControllerMetrics, Options},
     object::Object,
     prelude::*,
@@ -26,7 +25,7 @@ impl Page {
         Self { metrics, registry }
     }
 
-    fn builder(&self) -> Builder<Name> {
+    fn builder(&self) -> Bare<Name> {
         builder().metrics(&self.metrics)
     }
 

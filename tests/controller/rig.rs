@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::{collections::VecDeque, ops::Deref, sync::Arc, time::Duration};
 use steersman::{
-    builder::Builder, controller::WatchError, handler::Enqueue, prelude::*, source::SourceContext, workqueue::Key,
+    builder::{Builder, NoManager, NoPrimary}, controller::WatchError, handler::Enqueue, prelude::*, source::SourceContext, workqueue::Key,
     workqueue::Limiter,
 };
 use tokio::{
@@ -12,6 +12,9 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
+
+/// A builder that no manager made, and that is of no kind.
+pub(crate) type Bare<R> = Builder<R, NoPrimary, NoManager>;
 
 /// What most tests ask for.
 pub(crate) type Name = &'static str;
@@ -53,7 +56,7 @@ pub(crate) fn tasks() -> usize {
 }
 
 /// A builder whose backoff is exactly 5 ms, 10 ms, 20 ms.
-pub(crate) fn builder<R: Key>() -> Builder<R> {
+pub(crate) fn builder<R: Key>() -> Bare<R> {
     Controller::builder("test").limiter(Limiter::default())
 }
 
@@ -64,7 +67,7 @@ pub(crate) struct Rig<R: Key = Name> {
 }
 
 impl<R: Key> Rig<R> {
-    pub(crate) fn run(builder: Builder<R>, reconciler: impl Reconciler<R>) -> Self {
+    pub(crate) fn run(builder: Bare<R>, reconciler: impl Reconciler<R>) -> Self {
         let (controller, task) = builder.build(reconciler).expect("nothing is wrong with it");
         Self { controller, task: tokio::spawn(task.run_until(std::future::pending())) }
     }
