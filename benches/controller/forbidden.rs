@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 use steersman::{
-    cache::{Cache, CacheOptions},
-    controller::{Controller, ControllerMetrics},
+    cache::{Cache, CacheOptions, Select},
+    controller::{Controller, ControllerMetrics, WatchHandle, WatchState},
     reconcile::{self, Outcome, Request},
     testing::{Embedded, TestServer},
 };
@@ -23,14 +23,14 @@ use steersman_apiserver::Fault;
 
 pub(crate) const NAME: &str = "forbidden-neighbour";
 
-/// One of them changes at a time, in turn.
-const OBJECTS: usize = 10;
+/// The config map that changes, and how often.
+const MAP: &str = "changes";
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How many reconciles per second a controller of config maps has, ten of which change per second, from its start on, while its watch of secrets is refused;
-/// they can be listed. The first reconcile of each does not count: it is of the list.
+/// How many reconciles per second a controller of config maps has, one of which changes ten times per second, from its start on, while it may neither list nor
+/// watch secrets. The first reconcile of each does not count: it is of the list. What comes late comes as one: changes that wait together are reconciled once.
 ///
-/// Were the list refused too, a controller of ours or of controller-runtime would say so, and not begin.
+/// Its start does not wait for the secrets: otherwise it would not begin, as controller-runtime's does not, and say why.
 pub(crate) fn neighbour(quick: bool) -> Vec<f64> {
     let window = Duration::from_secs(pick(quick, 10, 30));
     let seen = Arc::new(Mutex::new((0_u32, HashSet::new())));
@@ -46,47 +46,47 @@ pub(crate) fn neighbour(quick: bool) -> Vec<f64> {
             })
         };
         let metrics = ControllerMetrics::default();
-        let (_controller, task) = Controller::builder("bench")
+        let (controller, task) = Controller::builder("bench")
             .cache(&cache)
             .for_::<ConfigMap>()
-            .owns::<Secret>()
+            .owns_with(Select::<Secret>::new().optional())
             .metrics(&metrics)
             .build(reconciler)
             .expect("it can be built");
         tokio::spawn(cache.run_until(std::future::pending()));
-        let running = tokio::spawn(task.run_until(tokio::time::sleep(window)));
+        let over = async move {
+            tokio::time::sleep(window).await;
+            let refused = |watch: WatchHandle| matches!(watch.state(), WatchState::Degraded { .. });
+            assert!(controller.watches().into_iter().any(refused), "nothing is forbidden here");
+        };
+        let running = tokio::spawn(task.run_until(over));
         running.await.expect("the controller does not panic").expect("it runs");
     });
     let (count, _) = *seen.lock().expect("nobody panics");
     vec![f64::from(count) / window.as_secs_f64()]
 }
 
-/// The embedded server, over TLS: everybody may list secrets and nobody may watch them, and a config map changes every 100 ms.
+/// The embedded server, over TLS: nobody may list or watch secrets, and a config map changes every 100 ms.
 pub(crate) fn serve() {
     runtime().block_on(async {
         let server = Embedded::start().expect("it starts");
-        server.server().faults().add(Fault::on("watch secrets").status(403));
-        let maps = Api::<ConfigMap>::namespaced(server.client().expect("a client"), "default");
-        for number in 0..OBJECTS {
-            let metadata = ObjectMeta { name: Some(name(number)), ..ObjectMeta::default() };
-            let map = ConfigMap { metadata, ..ConfigMap::default() };
-            maps.create(&PostParams::default(), &map).await.expect("it can be created");
+        for verb in ["list", "watch"] {
+            server.server().faults().add(Fault::on(&format!("{verb} secrets")).status(403));
         }
+        let maps = Api::<ConfigMap>::namespaced(server.client().expect("a client"), "default");
+        let metadata = ObjectMeta { name: Some(MAP.into()), ..ObjectMeta::default() };
+        let map = ConfigMap { metadata, ..ConfigMap::default() };
+        maps.create(&PostParams::default(), &map).await.expect("it can be created");
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval(EVERY);
-            for number in 0.. {
+            for number in 0_u64.. {
                 ticks.tick().await;
                 let patch = Patch::Merge(json!({"data": {"number": number.to_string()}}));
-                let patched = maps.patch(&name(number % OBJECTS), &PatchParams::default(), &patch).await;
-                patched.expect("it can be changed");
+                maps.patch(MAP, &PatchParams::default(), &patch).await.expect("it can be changed");
             }
         });
         until_input_ends(&server.kubeconfig().await.expect("a kubeconfig"));
     });
-}
-
-fn name(number: usize) -> String {
-    format!("object-{number:08}")
 }
 
 /// The other threads serve meanwhile.

@@ -62,8 +62,7 @@ fn one(name: &str, quick: bool) -> ExitCode {
         return usage(&format!("there is no workload '{name}'"));
     };
     for (name, value) in names.iter().zip(run(quick)) {
-        let row =
-            serde_json::json!({"workload": name, "implementation": IMPLEMENTATION, "unit": unit, "value": value});
+        let row = serde_json::json!({"workload": name, "implementation": IMPLEMENTATION, "unit": unit, "value": value});
         println!("{row}");
     }
     ExitCode::SUCCESS

@@ -38,6 +38,6 @@ const WORKLOADS: &[Workload] = &[
     workload("cpu-per-reconcile", 5, &[AtMost(4.0)]),
     // Nothing, to what can be measured.
     workload("sleeping-10k-cpu", 8, &[AtMost(1.0)]),
-    // Ten objects change per second; some of the time goes by before everything is listed.
+    // An object changes ten times per second; some of the time goes by before everything is listed.
     workload("forbidden-neighbour", 20, &[AtLeast(9.5)]),
 ];

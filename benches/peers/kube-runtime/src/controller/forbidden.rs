@@ -20,8 +20,8 @@ use std::{
     time::Duration,
 };
 
-/// How many reconciles per second a controller of config maps has, ten of which change per second, from its start on, while its watch of secrets is refused;
-/// they can be listed. The first reconcile of each does not count: it is of the list.
+/// How many reconciles per second a controller of config maps has, one of which changes ten times per second, from its start on, while it may neither list nor
+/// watch secrets. The first reconcile of each does not count: it is of the list. What comes late comes as one: changes that wait together are reconciled once.
 pub(crate) fn neighbour(quick: bool) -> Result<Vec<f64>> {
     let window = Duration::from_secs(pick(quick, 10, 30));
     let count = Arc::new(AtomicUsize::new(0));
