@@ -4,7 +4,7 @@
 use super::{
     Informer,
     core::{Condition, Core},
-    life::{Lease, Life},
+    life::{Lease, Life, Need},
     part::Part,
     reflect::Sink,
     store::Entry,
@@ -72,5 +72,5 @@ fn fed<K: StaticKind, P: Payload>() -> (Informer<K>, Part<P>) {
     let part = core.join(None);
     core.parts_are(Condition::Synced);
     core.all_joined();
-    (Informer::new(core, Lease::new(&Life::new(gvk))), part)
+    (Informer::new(core, Lease::new(&Life::new(gvk), Need::Must)), part)
 }

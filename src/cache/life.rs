@@ -1,23 +1,44 @@
 //! Who uses an informer: it lives as long as somebody does, and a little longer, unless it is removed before.
 
 use kube_core::GroupVersionKind;
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::Duration,
+};
 use tokio::{sync::watch, time::timeout};
 
 /// Counts the users of an informer.
 pub(super) struct Life {
     gvk: GroupVersionKind,
     users: watch::Sender<usize>,
+    /// Those of them that cannot do without.
+    needed_by: AtomicUsize,
     removed: watch::Sender<bool>,
 }
 
 impl Life {
     pub(super) fn new(gvk: GroupVersionKind) -> Arc<Self> {
-        Arc::new(Self { gvk, users: watch::Sender::new(0), removed: watch::Sender::new(false) })
+        Arc::new(Self {
+            gvk,
+            users: watch::Sender::new(0),
+            needed_by: AtomicUsize::new(0),
+            removed: watch::Sender::new(false),
+        })
     }
 
     pub(super) fn is_used(&self) -> bool {
         *self.users.borrow() > 0
+    }
+
+    /// Whether somebody cannot do without.
+    pub(super) fn is_needed(&self) -> bool {
+        self.needed_by.load(Relaxed) > 0
     }
 
     /// Over, whoever uses it.
@@ -43,21 +64,31 @@ impl Life {
     }
 }
 
+/// Whether a user can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Must,
+    May,
+}
+
 /// One user, or several that came from one.
 pub(super) struct Lease {
     life: Arc<Life>,
     counted: bool,
+    needed: bool,
 }
 
 impl Lease {
-    pub(super) fn new(life: &Arc<Life>) -> Self {
+    pub(super) fn new(life: &Arc<Life>, need: Need) -> Self {
         life.users.send_modify(|users| *users += 1);
-        Self { life: life.clone(), counted: true }
+        let needed = need == Need::Must;
+        life.needed_by.fetch_add(usize::from(needed), Relaxed);
+        Self { life: life.clone(), counted: true, needed }
     }
 
     /// One who looks, and stays for no longer than others do.
     pub(super) fn uncounted(life: &Arc<Life>) -> Self {
-        Self { life: life.clone(), counted: false }
+        Self { life: life.clone(), counted: false, needed: false }
     }
 
     pub(super) fn gvk(&self) -> &GroupVersionKind {
@@ -73,6 +104,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if self.counted {
             self.life.users.send_modify(|users| *users -= 1);
+            self.life.needed_by.fetch_sub(usize::from(self.needed), Relaxed);
         }
     }
 }
@@ -98,7 +130,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_over_when_nobody_has_used_it_for_long_enough_in_one_go() {
         let life = Life::new(GroupVersionKind::gvk("", "v1", "Pod"));
-        let lease = Lease::new(&life);
+        let lease = Lease::new(&life, Need::Must);
         let begun = Instant::now();
         let watched = life.clone();
         let over = tokio::spawn(async move {
@@ -108,7 +140,7 @@ mod tests {
         sleep(Duration::from_secs(100)).await;
         drop(lease);
         sleep(Duration::from_secs(20)).await;
-        let (one, two) = (Lease::new(&life), Lease::new(&life));
+        let (one, two) = (Lease::new(&life, Need::Must), Lease::new(&life, Need::Must));
         sleep(Duration::from_secs(20)).await;
         drop(one);
         assert!(life.is_used());

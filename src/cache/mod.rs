@@ -79,9 +79,10 @@ mod scope;
 mod select;
 mod stats;
 mod store;
+mod synced;
 mod tend;
 
-pub(crate) use self::asked::Asked;
+pub(crate) use self::{asked::Asked, life::Need};
 pub use self::{
     error::CacheError,
     events::{Events, Notice},

@@ -8,8 +8,7 @@ use super::{
     CacheError, CacheOptions, Informer, InformerReport, InformerState, Select,
     arrivals::Arrivals,
     erased::Informing,
-    informer::why_not,
-    life::{Lease, Life, first},
+    life::{Lease, Life, Need, first},
     metrics::Row,
     plan::Plan,
     scope::Scope,
@@ -28,9 +27,8 @@ use std::{
     any::TypeId,
     fmt,
     sync::{Arc, OnceLock, Weak},
-    time::Duration,
 };
-use tokio::{runtime::Handle, sync::watch, task::JoinSet, time::timeout};
+use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 /// Informers, and what runs them. A handle; clones share the informers. Nothing runs before [`Self::run_until`].
 ///
@@ -88,8 +86,13 @@ impl Cache {
     ///
     /// The same kind and scope is the same informer. Who asks for a form that it cannot serve gets an error; one that is compact serves all.
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
+        self.informer_if(select, Need::Must)
+    }
+
+    /// [`Self::informer_of`] for somebody who may do without it.
+    pub(crate) fn informer_if<K: KubeObject>(&self, select: Select<K>, need: Need) -> Result<Informer<K>, CacheError> {
         let plan = Plan::new(select.said(), &self.0.options)?;
-        self.0.declare(&mut self.0.state.lock(), select.said(), plan)
+        self.0.declare(&mut self.0.state.lock(), select.said(), plan, need)
     }
 
     /// Of a kind, in whichever version: an object has one resource version in all of them.
@@ -101,6 +104,10 @@ impl Cache {
 
     pub(super) fn all_informers(&self) -> Vec<Arc<Declared>> {
         self.0.declared()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        *self.0.ended.borrow()
     }
 
     /// What [`Self::informer_of`] gives for a selection that says nothing but its kind, if it was declared; it is not held. True if a read has declared it.
@@ -132,9 +139,9 @@ impl Cache {
         let key = (select.said().gvk.clone(), plan.scope.clone());
         // Who finds it finds that a read has declared it.
         let mut state = self.0.state.lock();
-        let _until_held: Informer<K> = self.0.declare(&mut state, select.said(), plan)?;
+        let _until_held: Informer<K> = self.0.declare(&mut state, select.said(), plan, Need::Must)?;
         if let Some(declared) = state.informers.get(&key) {
-            declared.held.get_or_init(|| Lease::new(&declared.life));
+            declared.held.get_or_init(|| Lease::new(&declared.life, Need::Must));
         }
         Ok(())
     }
@@ -196,29 +203,6 @@ impl Cache {
         WeakCache(Arc::downgrade(&self.0))
     }
 
-    /// Until every informer declared so far is synced. As [`Informer::await_synced`] it waits for as long as the server refuses one.
-    pub async fn await_synced(&self) -> Result<(), CacheError> {
-        for declared in self.0.declared() {
-            // One that was removed meanwhile is nobody's concern, unless all were.
-            if !declared.core.clone().synced().await && *self.0.ended.borrow() {
-                return Err(CacheError::Ended);
-            }
-        }
-        Ok(())
-    }
-
-    /// [`Self::await_synced`] for so long at most. The error says what it waited for, and why in the server's own words.
-    pub async fn await_synced_within(&self, limit: Duration) -> Result<(), CacheError> {
-        if let Ok(synced) = timeout(limit, self.await_synced()).await {
-            return synced;
-        }
-        let unsynced = self.0.declared().into_iter().filter(|declared| !declared.core.is_listed());
-        let mut waiting: Vec<_> =
-            unsynced.map(|it| format!("{} ({})", it.gvk.kind, why_not(it.core.condition()))).collect();
-        waiting.sort();
-        if waiting.is_empty() { Ok(()) } else { Err(CacheError::SyncTimeout { limit, waiting }) }
-    }
-
     /// Run the informers, each in a task of its own on the runtime that this is called in, until `stop` resolves; then they all have ended. Once in a
     /// cache's life: reads serve afterwards what they had, and [`Events`](super::Events) end.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), CacheError> {
@@ -252,18 +236,24 @@ impl Shared {
     }
 
     /// The informer of this plan, made if there is none.
-    fn declare<K>(self: &Arc<Self>, state: &mut State, said: &Said, plan: Plan) -> Result<Informer<K>, CacheError> {
+    fn declare<K>(
+        self: &Arc<Self>,
+        state: &mut State,
+        said: &Said,
+        plan: Plan,
+        need: Need,
+    ) -> Result<Informer<K>, CacheError> {
         if matches!(state.run, Run::Ended) {
             return Err(CacheError::Ended);
         }
         let key = (said.gvk.clone(), plan.scope.clone());
         if let Some(declared) = state.informers.get(&key) {
             declared.plan.check_serves(said)?;
-            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life)).resyncing(plan.resync));
+            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life, need)).resyncing(plan.resync));
         }
         plan.check_serves(said)?;
         let namespaces = match plan.of_namespaces() {
-            Some((said, plan)) => Some(self.declare(state, &said, plan)?),
+            Some((said, plan)) => Some(self.declare(state, &said, plan, need)?),
             None => None,
         };
         let (gvk, resync) = (said.gvk.clone(), plan.resync);
@@ -275,7 +265,7 @@ impl Shared {
             namespaces,
             held: OnceLock::new(),
         });
-        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life)).resyncing(resync);
+        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life, need)).resyncing(resync);
         state.informers.insert(key, declared.clone());
         self.start(state, declared);
         Ok(informer)

@@ -2,7 +2,7 @@
 
 use super::{SelfContained, Source, SourceContext, WatchError, deliver::Route, informed::tell};
 use crate::{
-    cache::{Cache, Informer, Select},
+    cache::{Cache, Informer, Need, Select},
     handler::{Enqueue, Handler},
     object::{AnyKind, KubeObject},
     predicate::Predicate,
@@ -101,7 +101,8 @@ impl<K: KubeObject, R: Key> Kind<K, R> {
 
     fn declare(&self, cache: Option<&Cache>) -> Result<(Cache, Informer<K>), WatchError> {
         let cache = cache.ok_or_else(|| WatchError::NoCache { source_name: self.name() })?;
-        match cache.informer_of(self.select.clone()) {
+        let need = if self.optional { Need::May } else { Need::Must };
+        match cache.informer_if(self.select.clone(), need) {
             Ok(informer) => Ok((cache.clone(), informer)),
             Err(error) => Err(WatchError::Cache { source_name: self.name(), error: Arc::new(error) }),
         }

@@ -5,10 +5,10 @@ use super::{
     support::{Running, cache, make, until},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_client::Client;
+use kube_client::{Api, Client, api::PostParams};
 use serde_json::json;
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 use steersman::{
@@ -150,6 +150,51 @@ async fn a_list_that_is_slow_and_never_stops_comes_to_its_end() {
     });
     let (cache, _) = timeout(Duration::from_mins(5), synced(&client, 10)).await.expect("in less than four minutes");
     assert_eq!(server.journal().count("list configmaps"), 1);
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_which_nothing_comes_is_told_of_after_a_minute_and_asked_for_again() {
+    for streams in [true, false] {
+        let (server, _) = server();
+        if !streams {
+            server.faults().add(Fault::on("watch configmaps").status(400).times(1));
+        }
+        let (what, silent) = (if streams { "sendInitialEvents=true" } else { "limit=" }, AtomicBool::new(true));
+        let client = between(&server, move |request| match request {
+            list if asks(list, "configmaps", what) && silent.swap(false, Relaxed) => Turn::Silence,
+            _ => Turn::Pass,
+        });
+        let cache = cache(&client, CacheOptions::default());
+        let maps = cache.informer::<ConfigMap>().expect("it is new");
+        let begun = Instant::now();
+        until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
+        assert!((60..63).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+        let state = maps.state();
+        assert!(matches!(&state, InformerState::Degraded { error, .. } if error.contains("60 s")), "{state:?}");
+        maps.await_synced().await.expect("it syncs");
+        assert!(begun.elapsed() < Duration::from_secs(65), "{:?}", begun.elapsed());
+        // What is listed is watched, and may be quiet for longer.
+        sleep(Duration::from_mins(4)).await;
+        assert_eq!((maps.state(), maps.stats().watch_restarts), (InformerState::Synced, 0));
+        cache.stop().await;
+    }
+}
+
+/// Of its own kind nothing happens: only a bookmark says how far the server is.
+#[tokio::test(start_paused = true)]
+async fn bookmarks_move_the_revision_that_is_published() {
+    let (server, client) = server();
+    let (cache, maps) = synced(&client, 0).await;
+    let before = maps.resource_version();
+    let secret = serde_json::from_value(json!({"metadata": {"name": "other"}})).expect("a secret");
+    Api::<Secret>::default_namespaced(client).create(&PostParams::default(), &secret).await.expect("it is new");
+    assert!(before < Some(server.revision()));
+    timeout(Duration::from_mins(4), until(|| maps.resource_version() == Some(server.revision())))
+        .await
+        .expect("it is told");
+    let stats = maps.stats();
+    assert_eq!((stats.events, stats.relists, stats.watch_restarts), (0, 0, 0));
     cache.stop().await;
 }
 

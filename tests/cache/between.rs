@@ -28,6 +28,8 @@ pub(crate) enum Turn {
     Panic,
     /// In ten parts, with so much time before each.
     TenParts(Duration),
+    /// It begins, and nothing comes.
+    Silence,
 }
 
 #[derive(Clone)]
@@ -65,6 +67,7 @@ impl tower_service::Service<Request<Body>> for Between {
                 Turn::Pass => body.map_err(Into::into).boxed_unsync(),
                 Turn::Say(words) => return Ok(Response::new(of(stream::iter([words.into()])))),
                 Turn::Panic => of(stream::poll_fn(|_| panic!("a body that panics"))),
+                Turn::Silence => of(stream::pending()),
                 Turn::TenParts(time) => {
                     let whole = body.collect().await?.to_bytes();
                     let size = whole.len().div_ceil(10).max(1);

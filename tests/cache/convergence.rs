@@ -23,7 +23,7 @@ use steersman::{
     testing::{self, Environment, or_left_out},
 };
 use steersman_apiserver::{ApiServer, Options};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// The real server, too, lets a watch wait for a version that it has not reached, and says nothing.
 #[tokio::test(start_paused = true)]

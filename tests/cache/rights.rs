@@ -9,7 +9,8 @@ use kube_client::{Api, Client, api::PostParams};
 use serde_json::json;
 use std::time::Duration;
 use steersman::{
-    cache::{CacheError, InformerState, Notice, Query, Select},
+    cache::{Cache, CacheError, InformerState, Notice, Query, Select},
+    client,
     object::ObjectKey,
     testing::{Env, TestServer},
 };
@@ -65,6 +66,14 @@ steersman::env_test! {
         assert!(since <= std::time::SystemTime::now());
         let read = secrets.get(&ObjectKey::new(&namespace, "a")).expect_err("nothing is known").to_string();
         assert!(read.starts_with("Secret is not synced: ") && is_refusal(&read, "secrets", &env), "{read}");
+        let client = client::Client::new(env.client_as(USER, &[])?)?.with_cache(Cache::clone(&cache));
+        for read in [
+            client.get::<Secret>(&ObjectKey::new(&namespace, "a")).await.map(drop),
+            client.list(&Query::<Secret>::default().namespace(Some(&namespace))).await.map(drop),
+        ] {
+            let read = read.expect_err("nothing is known").to_string();
+            assert!(is_refusal(&read, "secrets", &env), "{read}");
+        }
         let late = cache.await_synced_within(Duration::from_millis(100)).await.expect_err("it is refused");
         assert!(matches!(&late, CacheError::SyncTimeout { waiting, .. } if waiting.len() == 1), "{late}");
         assert!(late.to_string().contains("Secret (") && is_refusal(&late.to_string(), "secrets", &env), "{late}");

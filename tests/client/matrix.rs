@@ -148,6 +148,9 @@ impl<K: StaticKind + Serialize> Case<K> {
         self.shows("update of nothing", &self.update(client, updated.clone()).await?).await?;
         self.shows("patch", &self.patch(client, Patch::Merge(label("patch"))).await?).await?;
 
+        let json = json!([{"op": "replace", "path": "/metadata/labels/step", "value": "json"}]);
+        self.shows("JSON patch", &self.patch(client, Patch::Json(json)).await?).await?;
+
         let mut changed = updated;
         changed["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
         changed["status"] = status[0].clone();

@@ -6,10 +6,11 @@ use super::{
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::ObjectMeta;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::json;
 use std::time::Duration;
 use steersman::{
-    cache::{Cache, CacheError, CacheOptions, Informer, Query, Select},
+    cache::{Cache, CacheError, CacheMetrics, CacheOptions, Informer, Query, Select},
     client::{Client, Consistency, Error, Patch},
     object::ObjectKey,
     testing::{Env, TestServer},
@@ -96,6 +97,39 @@ steersman::env_test! {
         scene.gate.open();
         assert_eq!(waiting.await??.len(), 2);
         assert!(scene.client.get::<ConfigMap>(&new).await?.is_some());
+        scene.stop().await
+    }
+
+    async fn waits_and_lag_are_on_the_metrics_page(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(CacheMetrics::new(&scene.cache)));
+        let page = || {
+            let mut page = String::new();
+            encode(&mut page, &registry).map(|()| page)
+        };
+        let of_maps = format!("{{group=\"\",version=\"v1\",kind=\"ConfigMap\",scope=\"in {namespace}\"}}");
+        let numbers = |pending: usize| [
+            format!("own_writes_pending{of_maps} {pending}.0"),
+            format!("own_writes_total{of_maps} 1"),
+            format!("own_write_waits_total{of_maps} 2"),
+            format!("own_write_timeouts_total{of_maps} 1"),
+        ];
+        scene.gate.hold();
+        let key = ObjectKey::of(&scene.client.create(&map(&namespace, "late", "blue")).await?);
+        assert!(is_behind(scene.hasty().get::<ConfigMap>(&key).await, &key));
+        let mut waiting = Box::pin(scene.client.get::<ConfigMap>(&key));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let held = page()?;
+        assert!(numbers(1).iter().all(|line| held.contains(&format!("steersman_cache_{line}\n"))), "{held}");
+        scene.gate.open();
+        assert!(waiting.await?.is_some());
+        let shown = page()?;
+        assert!(numbers(0).iter().all(|line| shown.contains(&format!("steersman_cache_{line}\n"))), "{shown}");
+        let lag = maps.stats().own_writes.last_lag;
+        let lag_line = format!("steersman_cache_own_write_lag_seconds{of_maps} {}\n", lag.as_secs_f64());
+        assert!(lag > Duration::from_millis(100) && shown.contains(&lag_line), "{lag:?} {shown}");
         scene.stop().await
     }
 

@@ -4,15 +4,19 @@
 
 mod log;
 mod rig;
+mod support;
 
 mod context;
+mod drive;
 mod failures;
 mod interrupted;
 mod life;
 mod metrics;
 mod options;
 mod results;
+mod sources;
 mod start;
+mod stress;
 mod tracing;
 mod watching;
 mod workers;

@@ -203,7 +203,7 @@ impl<S: Sink> Reflector<S> {
             }
             Err(failure) => return Next { from: None, failure: Some(failure) },
         };
-        let mut stream = Stream::new(response.into_body(), time + SILENCE);
+        let mut stream = Stream::new(response.into_body(), ANSWER);
         let mut listed = Listed::new();
         loop {
             let line = match stream.next().await {
@@ -223,7 +223,7 @@ impl<S: Sink> Reflector<S> {
                     self.all(listed, &version);
                     self.sink.watching();
                     self.heard = Instant::now();
-                    return self.follow(stream, version).await;
+                    return self.follow(stream.quiet_for(time + SILENCE), version).await;
                 }
                 Ok(Line::Bookmark { .. }) => {}
                 Ok(Line::Error(refusal)) => {

@@ -19,6 +19,11 @@ impl Stream {
         Self { body, lines: Lines::default(), silence }
     }
 
+    /// The rest of it, where nothing may come for so long.
+    pub(super) fn quiet_for(self, silence: Duration) -> Self {
+        Self { silence, ..self }
+    }
+
     /// `None` when the server has ended it.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {

@@ -33,6 +33,8 @@ pub(crate) trait Indexer<O>: Send + Sync {
 /// caller to free.
 pub(crate) trait Table: Send + Sync {
     fn insert(&mut self, slot: Slot, values: &mut Values);
+    /// The same in a larger one, if this one has no room for these.
+    fn grown(&self, values: &Values) -> Option<Box<dyn Table>>;
     fn remove(&mut self, slot: Slot, values: &mut Values);
     /// Whether both say the same: then there is nothing to do.
     fn is_same(&self, a: &Values, b: &Values) -> bool;
@@ -64,7 +66,8 @@ where
     }
 }
 
-pub(super) struct ByValue<V>(HashMap<V, Postings>);
+/// Values are counted so that a larger table can be made beside this one.
+pub(super) struct ByValue<V>(HashMap<Arc<V>, Postings>);
 
 impl<V: Hash + Eq> ByValue<V> {
     pub(super) fn get(&self, value: &V) -> Postings {
@@ -81,9 +84,19 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
                 postings.insert(slot);
                 next += 1;
             } else {
-                self.0.entry(values.swap_remove(next)).or_default().insert(slot);
+                self.0.entry(Arc::new(values.swap_remove(next))).or_default().insert(slot);
             }
         }
+    }
+
+    fn grown(&self, values: &Values) -> Option<Box<dyn Table>> {
+        let more = values.downcast_ref::<Vec<V>>().map_or(0, Vec::len);
+        if self.0.len() + more <= self.0.capacity() {
+            return None;
+        }
+        let mut grown = HashMap::with_capacity(2 * self.0.len() + more);
+        grown.extend(self.0.iter().map(|(value, postings)| (value.clone(), postings.clone())));
+        Some(Box::new(Self(grown)))
     }
 
     fn remove(&mut self, slot: Slot, values: &mut Values) {
@@ -92,7 +105,7 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
             let Some(postings) = self.0.get_mut(&values[at]) else { continue };
             postings.remove(slot);
             if postings.is_empty() {
-                values.extend(self.0.remove_entry(&values[at]).map(|(value, _)| value));
+                values.extend(self.0.remove_entry(&values[at]).and_then(|(value, _)| Arc::into_inner(value)));
             }
         }
     }
@@ -161,6 +174,14 @@ impl Said {
             (number, old, new)
         });
         Self(said.collect())
+    }
+
+    /// Larger tables, by number, for those that have no room for what is said.
+    pub(super) fn grown(&self, tables: &[Option<Box<dyn Table>>]) -> Vec<(usize, Box<dyn Table>)> {
+        let grown = |(number, _, new): &(usize, _, Option<Values>)| {
+            Some((*number, tables[*number].as_ref()?.grown(new.as_ref()?)?))
+        };
+        self.0.iter().filter_map(grown).collect()
     }
 
     /// What is left is to be freed once the lock is.

@@ -5,7 +5,8 @@
 //! * what a snapshot shows never changes: what it shares is copied before it changes;
 //! * the revision is published with the objects it belongs to;
 //! * under the lock, be it a reader's, nothing is freed, no user's code runs but what compares and hashes an index's values, and no work is done that
-//!   grows with the number of objects, but for the memory of a namespace's or an index value's slots being moved or freed (4 bytes each).
+//!   grows with the number of objects, but for the memory of a namespace's or an index value's slots being moved or freed (4 bytes each). Tables that are
+//!   full are copied into larger ones under a reader's lock, which keeps no reader waiting.
 //!
 //! Objects are in chunks, and a snapshot is the list of the chunks: taking one costs two counts. An update while a snapshot lives copies the
 //! one chunk it changes, and the list, once per snapshot.
@@ -151,6 +152,7 @@ impl<P: 'static> Store<P> {
         let old = self.get(&entry.key);
         // The user's functions run here, where nobody waits but other writers.
         let mut said = Said::of(&indexers, old.as_ref(), Some(&entry.object), &self.index_errors);
+        self.make_room(&said);
         let mut state = self.state.write();
         state.revision = revision;
         if let Some(slot) = state.find(hash, &entry.key) {
@@ -159,10 +161,27 @@ impl<P: 'static> Store<P> {
             drop(state);
             Some(replaced)
         } else {
+            debug_assert!(state.slots.len() < state.slots.capacity(), "it would grow while readers wait");
             let slot = state.insert(hash, entry, &self.hasher);
             said.update(slot, &mut state.tables);
             None
         }
+    }
+
+    /// For an object that comes and what is said of it: tables that are full grow beside those that are read. For who holds off other writers.
+    fn make_room(&self, said: &Said) {
+        let state = self.state.read();
+        let slots = state.grown(&self.hasher);
+        let tables = said.grown(&state.tables);
+        drop(state);
+        if slots.is_none() && tables.is_empty() {
+            return;
+        }
+        let mut state = self.state.write();
+        let slots = slots.map(|slots| mem::replace(&mut state.slots, slots));
+        let tables: Vec<_> = tables.into_iter().map(|(number, table)| state.tables[number].replace(table)).collect();
+        drop(state);
+        drop((slots, tables));
     }
 
     /// Take an object out, at this revision.
@@ -307,6 +326,19 @@ impl<P> State<P> {
         let old = (mem::replace(&mut entry.object, object), mem::replace(&mut entry.bytes, bytes));
         self.bytes = self.bytes + u64::from(bytes) - u64::from(old.1);
         old.0
+    }
+
+    /// The slots in a larger table, if this one has no room for one more.
+    fn grown(&self, hasher: &DefaultHashBuilder) -> Option<HashTable<Slot>> {
+        if self.slots.len() < self.slots.capacity() {
+            return None;
+        }
+        let hash = |slot: &Slot| hasher.hash_one(&self.entry(*slot).key);
+        let mut grown = HashTable::with_capacity(2 * self.slots.len() + 1);
+        for slot in &self.slots {
+            grown.insert_unique(hash(slot), *slot, hash);
+        }
+        Some(grown)
     }
 
     fn insert(&mut self, hash: u64, entry: Entry<P>, hasher: &DefaultHashBuilder) -> Slot {

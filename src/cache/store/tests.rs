@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::{
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     hash::{Hash, Hasher},
     sync::{Weak, mpsc::channel},
@@ -290,6 +291,39 @@ fn what_an_index_said_is_freed_when_the_lock_is_free() {
     store.remove(&key(2), 7);
     store.remove_index(index.number);
     assert_eq!(*times.lock(), [0, 3 * 9], "all that nine answers had");
+}
+
+/// A value that counts how often it is hashed while no reader may read.
+#[derive(PartialEq, Eq)]
+struct Hashed(u32);
+
+thread_local! {
+    static WATCHED: RefCell<Weak<Store<Thing>>> = RefCell::default();
+    static HASHED: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Hash for Hashed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let store = WATCHED.with_borrow(Weak::upgrade).expect("it is watched");
+        HASHED.set(HASHED.get() + usize::from(store.state.try_read().is_none()));
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn tables_grow_while_readers_read() {
+    let store = Arc::new(Store::default());
+    WATCHED.set(Arc::downgrade(&store));
+    let index = store.add_index(|thing: &Arc<Thing>| vec![Hashed(thing.0)]);
+    for number in 0..2000 {
+        let key = ObjectKey::cluster_scoped(&number.to_string());
+        HASHED.set(0);
+        store.put(Entry { key, object: Arc::new((number, 0)), bytes: 1 }, 1);
+        assert!((1..4).contains(&HASHED.get()), "object {number}: {} hashes", HASHED.get());
+    }
+    for number in [0, 1000, 1999] {
+        assert_eq!(store.select(None, &[index.of(&Hashed(number))]).iter().count(), 1);
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,0 +1,142 @@
+//! How a manager is made.
+
+use super::{
+    Manager, ManagerError, ManagerHandle, Shared,
+    election::{Elector, LeaderElection},
+    readiness::{Checks, Probe},
+    run_cache,
+    stage::{Group, Runnable, Stage},
+};
+use crate::{
+    cache::{Cache, CacheMetrics, CacheOptions},
+    client::{Client, Connection},
+    controller::{ControllerMetrics, Defaults, Options},
+    object::StaticKind,
+};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use std::{fmt, sync::Arc, time::Duration};
+use tokio::sync::{mpsc, watch};
+
+/// Made by [`Manager::builder`].
+#[must_use = "finish with `build`"]
+pub struct ManagerBuilder {
+    connection: Connection,
+    cache: CacheOptions,
+    defaults: Defaults,
+    grace: Option<Duration>,
+    election: Option<LeaderElection>,
+}
+
+impl ManagerBuilder {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            cache: CacheOptions::default(),
+            defaults: Defaults::default(),
+            grace: Some(Duration::from_secs(30)),
+            election: None,
+        }
+    }
+
+    /// Lead before controllers run: of all processes with the same lease one does. Without this, every process leads.
+    pub fn leader_election(self, lease: &str, namespace: &str) -> Self {
+        self.leader_election_with(LeaderElection::new(lease, namespace))
+    }
+
+    /// [`Self::leader_election`] with other times, or a name of this process's own.
+    pub fn leader_election_with(mut self, election: LeaderElection) -> Self {
+        self.election = Some(election);
+        self
+    }
+
+    /// What the cache keeps where a declaration does not say.
+    pub fn cache(mut self, options: CacheOptions) -> Self {
+        self.cache = options;
+        self
+    }
+
+    /// What all controllers inherit.
+    pub fn controllers(mut self, options: Options) -> Self {
+        self.defaults.all = options;
+        self
+    }
+
+    /// What controllers [of](crate::builder::Builder::for_) this kind inherit, in whichever version.
+    pub fn controllers_of<K: StaticKind>(mut self, options: Options) -> Self {
+        let gvk = K::static_gvk();
+        self.defaults = self.defaults.kind(&gvk.group, &gvk.kind, options);
+        self
+    }
+
+    /// How long everybody may take to stop, all together; `None` for ever. What is left then is dropped, and named in an error; with zero nothing is waited for,
+    /// and nothing is said. 30 s by default.
+    pub fn grace_period(mut self, grace: Option<Duration>) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Checks what can be checked without the server. Nothing runs yet.
+    ///
+    /// # Panics
+    /// If the connection is a configuration, and this is called outside of a tokio runtime.
+    pub fn build(self) -> Result<Manager, ManagerError> {
+        let Self { connection, cache, defaults, grace, election } = self;
+        let cache = Cache::new(connection.clone(), cache).map_err(|error| ManagerError::Cache(Arc::new(error)))?;
+        let client = Client::new(connection)?.with_cache(cache.clone());
+        let election = match election {
+            Some(election) => Some(Arc::new(Elector::new(client.kube().clone(), election)?)),
+            None => None,
+        };
+        let controllers = ControllerMetrics::default();
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(controllers.clone()));
+        registry.register_collector(Box::new(CacheMetrics::new(&cache)));
+        if let Some(election) = &election {
+            registry.register_collector(Box::new(election.metrics()));
+        }
+        let (failures, failed) = mpsc::unbounded_channel();
+        let handle = ManagerHandle(Arc::new(Shared {
+            client,
+            cache: cache.clone(),
+            defaults,
+            controllers,
+            registry: Mutex::new(registry),
+            checks: Checks::default(),
+            groups: Stage::ALL.map(|_| Group::new(failures.clone())),
+            names: Mutex::default(),
+            clusters: Mutex::new(HashMap::new()),
+            election,
+            leads: watch::Sender::new(false),
+            started: watch::Sender::new(false),
+        }));
+        handle.add_own_checks();
+        let run = move |cx| async move { run_cache(&cache, &cx, cx.stopped()).await };
+        handle.0.groups[Stage::Cache as usize].add(Runnable::new("cache", run))?;
+        Ok(Manager { handle, failed, failures, grace })
+    }
+}
+
+impl ManagerHandle {
+    /// What a manager knows of itself.
+    fn add_own_checks(&self) {
+        let checks = &self.0.checks;
+        let mut started = self.0.started.subscribe();
+        checks.add(Probe::Health, "ping", || Ok(()));
+        checks.add(Probe::Ready, "started", move || {
+            if *started.borrow_and_update() { Ok(()) } else { Err("not everything has started yet".into()) }
+        });
+        let cache = self.0.cache.clone();
+        checks.add(Probe::Ready, "cache", move || match cache.unsynced() {
+            unsynced if unsynced.is_empty() => Ok(()),
+            unsynced => Err(format!("not synced: {}", unsynced.join(", "))),
+        });
+    }
+}
+
+impl fmt::Debug for ManagerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagerBuilder").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Other clusters, which come and go.
+
+use super::{ManagerError, ManagerHandle, Stage, stage::RunContext};
+use crate::{
+    cache::{Cache, CacheOptions},
+    client::{Client, Connection},
+};
+use std::{fmt, sync::Arc};
+use tokio::{select, sync::watch};
+use tokio_util::sync::CancellationToken;
+
+/// Another cluster: its own client and cache. Made by [`ManagerHandle::add_cluster`]; clones mean the same one.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    name: Arc<str>,
+    client: Client,
+    cache: Cache,
+    manager: ManagerHandle,
+    stop: CancellationToken,
+    ended: watch::Sender<bool>,
+}
+
+impl Cluster {
+    pub(super) fn new(
+        name: &str,
+        connection: Connection,
+        options: CacheOptions,
+        manager: ManagerHandle,
+    ) -> Result<Self, ManagerError> {
+        let cache = Cache::new(connection.clone(), options).map_err(|error| ManagerError::Cache(Arc::new(error)))?;
+        let client = Client::new(connection)?.with_cache(cache.clone());
+        let (stop, ended) = (CancellationToken::new(), watch::Sender::new(false));
+        Ok(Self(Arc::new(Inner { name: name.into(), client, cache, manager, stop, ended })))
+    }
+
+    /// As it was added.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Reads from its cache, writes to it.
+    pub fn client(&self) -> Client {
+        self.0.client.clone()
+    }
+
+    /// For [`Kind::with_cache`](crate::source::Kind::with_cache).
+    pub fn cache(&self) -> Cache {
+        self.0.cache.clone()
+    }
+
+    /// Stop its cache. Watches on it end, its name is free again. What was there is served until the handles are gone.
+    pub async fn remove(&self) {
+        self.0.stop.cancel();
+        if !self.0.manager.forget_cluster(self) {
+            return;
+        }
+        // The sender is here.
+        drop(self.0.ended.subscribe().wait_for(|ended| *ended).await);
+    }
+
+    pub(super) async fn run(self, cx: RunContext) -> anyhow::Result<()> {
+        let Inner { cache, stop, .. } = &*self.0;
+        let stopped = async {
+            select! {
+                () = stop.cancelled() => {}
+                () = cx.stopped() => {}
+            }
+        };
+        let ended = Ended(&self.0);
+        let ran = super::run_cache(cache, &cx, stopped).await;
+        drop(ended);
+        ran
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Also if it is dropped.
+struct Ended<'a>(&'a Inner);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.ended.send_replace(true);
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("name", &self.name()).field("cache", &self.0.cache).finish()
+    }
+}
+
+impl ManagerHandle {
+    /// One more cluster. Its cache starts with the manager's, or at once, and is waited for as that is. The name must be free.
+    ///
+    /// Controllers watch it with [`Kind::with_cache`](crate::source::Kind::with_cache) and [`handler::in_cluster`](crate::handler::in_cluster).
+    pub fn add_cluster(&self, name: &str, connection: impl Into<Connection>) -> Result<Cluster, ManagerError> {
+        self.add_cluster_with(name, connection, CacheOptions::default())
+    }
+
+    /// [`Self::add_cluster`] with other options of its cache.
+    pub fn add_cluster_with(
+        &self,
+        name: &str,
+        connection: impl Into<Connection>,
+        options: CacheOptions,
+    ) -> Result<Cluster, ManagerError> {
+        let cluster = Cluster::new(name, connection.into(), options, self.clone())?;
+        self.keep_cluster(&cluster)?;
+        let runs = cluster.clone();
+        let added = self.add(Stage::Cache, &format!("cache of cluster {name}"), move |cx| runs.run(cx));
+        if let Err(error) = added {
+            self.forget_cluster(&cluster);
+            return Err(error);
+        }
+        Ok(cluster)
+    }
+}

@@ -1,0 +1,53 @@
+//! Why a manager was not made, did not take something, or did not end well.
+
+use super::election::ElectionError;
+use crate::cache::CacheError;
+use std::{sync::Arc, time::Duration};
+
+/// What can go wrong with a manager.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// Names tell controllers, and clusters, apart.
+    #[error("{0} is taken in this manager: choose another name")]
+    NameTaken(String),
+    /// Nothing is started any more.
+    #[error("the manager is stopping: {0} was not added")]
+    Stopping(String),
+    /// Its parameters, or its end.
+    #[error("leader election: {0}")]
+    Election(#[from] ElectionError),
+    /// Another process leads, or may.
+    #[error("leader election lost: {0}: end the process, and let it be started anew")]
+    Lost(String),
+    /// No client could be made.
+    #[error(transparent)]
+    Client(#[from] crate::client::Error),
+    /// No cache could be made, or it did not sync.
+    #[error(transparent)]
+    Cache(Arc<CacheError>),
+    /// Somebody has failed, and ended it.
+    #[error("{name}: {error:#}")]
+    Failed {
+        /// Who.
+        name: String,
+        /// With what.
+        error: anyhow::Error,
+    },
+    /// Not everybody ended in time.
+    #[error("not stopped within the grace period of {} s, and dropped: {}", limit.as_secs_f64(), left.join(", "))]
+    Grace {
+        /// The grace period.
+        limit: Duration,
+        /// Who was left.
+        left: Vec<String>,
+    },
+    /// It failed, and then not everybody ended in time.
+    #[error("{first}; then {then}")]
+    Both {
+        /// Why it ended.
+        first: Box<ManagerError>,
+        /// How.
+        then: Box<ManagerError>,
+    },
+}
