@@ -1,4 +1,49 @@
-//! Where events come from.
+//! Where events come from. A source is a future that adds requests to a queue, and what it started ends with it.
+//!
+//! | use | for | a controller's start waits |
+//! |---|---|---|
+//! | [`Kind`] | objects in the cluster, from the controller's cache; a [`Watch`] says which of their events count | until all that is there was handled, unless it is [`optional`](Watch::optional) |
+//! | [`Kind::with_cache`] | the same from a cache of your own: another cluster, or no controller at all | the same |
+//! | [`informer()`] | an [`Informer`](crate::cache::Informer) that you hold | no |
+//! | [`Channel`] | news from outside the cluster, such as webhooks | no |
+//! | [`from_fn`], or a [`Source`] of your own | everything else: clocks, message buses, fakes in tests | until it says so, or returns |
+//!
+//! Controllers watch sources, at any time. Without one, [`Source::start`] runs a source that needs nothing from it. Both give a [`WatchHandle`]: how the watch is, what it
+//! has done, and its end. After [`WatchHandle::stop`] no handler is called, and an informer that nobody else uses goes.
+//!
+//! Events pass the controller's predicates, then the watch's own, then its [`handler`](crate::handler). A panic in one of them costs that event, and is counted; one in a source
+//! ends it, and is its [`WatchState`]. When `tracing` is enabled for debugging, each event is handled in a span of its own.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube_client::{Api, api::PostParams};
+//! use steersman::{prelude::*, source::Kind, testing::{Env, TestServer}};
+//!
+//! let client = Env::embedded()?.client()?; // or any other
+//! let made = serde_json::from_value(serde_json::json!({"metadata": {"name": "colors"}}))?;
+//! Api::<ConfigMap>::default_namespaced(client.clone()).create(&PostParams::default(), &made).await?;
+//!
+//! let cache = Cache::new(client, CacheOptions::default())?;
+//! tokio::spawn(cache.clone().run_until(std::future::pending()));
+//! let queue = WorkQueue::default();
+//! let watch = Kind::with_cache(&cache, Select::<ConfigMap>::new(), handler::object()).start(&queue)?;
+//! watch.await_synced().await?;
+//! assert_eq!(queue.get().await.unwrap().name(), "colors");
+//! watch.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A source that gets its cache from a controller cannot be started without one:
+//!
+//! ```compile_fail
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use steersman::{prelude::*, source::Kind};
+//!
+//! Kind::new(Select::<ConfigMap>::new(), handler::object()).start(&WorkQueue::default());
+//! ```
 
 mod channel;
 mod context;
@@ -97,3 +142,6 @@ where
         (self.run)(queue, cx)
     }
 }
+
+#[cfg(test)]
+mod tests;
