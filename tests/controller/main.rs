@@ -29,6 +29,7 @@ mod sources;
 mod spans;
 mod spawn;
 mod start;
+mod stress;
 mod tracing;
 mod watching;
 mod workers;

@@ -20,6 +20,7 @@ mod prometheus;
 mod property;
 mod reentry;
 mod replace;
+mod retry;
 mod shutdown;
 mod shutdown_threads;
 mod snapshot;

@@ -138,14 +138,14 @@ fn an_unpark_during_a_run_that_does_not_park_is_gone_with_that_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unpark_does_nothing_to_keys_that_are_not_parked() {
+async fn unpark_does_nothing_to_keys_that_are_not_parked_and_says_so() {
     let queue = strict();
-    queue.unpark(&"unknown");
+    assert!(!queue.unpark(&"unknown"));
     assert!(queue.snapshot().is_empty());
     queue.add("ready");
-    queue.unpark(&"ready");
+    assert!(!queue.unpark(&"ready"));
     queue.add_after("delayed", ms(10));
-    queue.unpark(&"delayed");
+    assert!(!queue.unpark(&"delayed"));
     assert_eq!((queue.len(), queue.stats().delayed), (1, 1));
     take(&queue).park();
     assert_eq!(queue.stats().parked, 1, "an unpark before the run does not count");
@@ -302,4 +302,28 @@ async fn the_snapshot_shows_what_is_parked_and_how_long_at_most() {
     take(&queue).park_for(ms(2500));
     advance(ms(500)).await;
     assert_eq!(queue.snapshot()[0].state, EntryState::Parked { ready_in: Some(secs(2)) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn unpark_says_whether_there_was_something_to_unpark() {
+    let queue = parked();
+    assert!(queue.unpark(&"a"));
+    assert!(!queue.unpark(&"a"), "it is ready by now");
+    let item = take(&queue);
+    assert!(queue.unpark(&"a"), "in a run, which may park it");
+    item.finish(Outcome::requeue_after(secs(9)));
+    assert!(!queue.unpark(&"a"), "it waits for a time");
+    queue.add("bounded");
+    take(&queue).park_for(secs(1));
+    advance(secs(1)).await;
+    assert!(!queue.unpark(&"bounded"), "its bound has passed");
+    queue.add("cancelled");
+    take(&queue).park();
+    queue.cancel(&"cancelled");
+    assert!(!queue.unpark(&"cancelled"));
+    for close in [WorkQueue::close, WorkQueue::close_after_ready] {
+        let queue = parked();
+        close(&queue);
+        assert!(!queue.unpark(&"a"));
+    }
 }

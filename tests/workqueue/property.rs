@@ -88,6 +88,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(End::Done),
         2 => delay().prop_map(End::After),
         4 => Just(End::Retry),
+        1 => delay().prop_map(End::NotBefore),
+        2 => delay().prop_map(End::RetryAfter),
         2 => prop::option::of(delay()).prop_map(End::Park),
     ];
     let error = prop::option::of(prop::sample::select(vec!["broken", "down"]));
@@ -156,8 +158,7 @@ impl Both {
                 self.finish(which % self.items.len(), end, priority, error, next);
             }
             Step::Unpark { key } => {
-                self.queue.unpark(&key);
-                self.model.unpark(key);
+                assert_eq!(self.queue.unpark(&key), self.model.phase != Phase::Closed && self.model.unpark(key));
             }
             Step::Cancel { key } => {
                 assert_eq!(self.queue.cancel(&key), self.model.phase != Phase::Closed && self.model.cancel(key));
@@ -236,6 +237,8 @@ impl Both {
             End::Done => Some(Outcome::done()),
             End::After(delay) => Some(Outcome::requeue_after(delay)),
             End::Retry => Some(Outcome::requeue()),
+            End::NotBefore(delay) => Some(Outcome::requeue_not_before(delay)),
+            End::RetryAfter(delay) => Some(Outcome::retry_after(delay)),
             End::Drop | End::Park(_) => None,
         };
         let outcome = outcome.map(|outcome| match priority {

@@ -36,7 +36,17 @@ pub(crate) enum End {
     Done,
     After(Duration),
     Retry,
+    /// As the limiter says, and not before.
+    NotBefore(Duration),
+    /// Whatever the limiter says.
+    RetryAfter(Duration),
     Park(Option<Duration>),
+}
+
+impl End {
+    fn is_requeue(self) -> bool {
+        !matches!(self, Self::Drop | Self::Done | Self::Park(_))
+    }
 }
 
 pub(crate) struct Model {
@@ -125,6 +135,9 @@ impl Model {
     fn count_attempt(&mut self, key: u8) -> Duration {
         let rec = self.of(key);
         let early = rec.run.as_mut().is_some_and(|run| std::mem::take(&mut run.early));
+        if rec.run.is_some() {
+            rec.backoff = 0;
+        }
         if !early || rec.attempts == 0 {
             rec.attempts += 1;
         }
@@ -209,13 +222,18 @@ impl Model {
 
     pub(crate) fn finish(&mut self, key: u8, end: End, priority: Option<i32>, error: Option<String>) {
         if self.phase == Phase::Closed {
-            self.rejected += u64::from(matches!(end, End::After(_) | End::Retry));
+            self.rejected += u64::from(end.is_requeue());
             self.keys.remove(&key);
             return;
         }
         let open = self.phase == Phase::Open;
         let retry_in = match end {
             End::Retry if open => Some(self.count_attempt(key)),
+            End::NotBefore(delay) if open => Some(self.count_attempt(key).max(delay)),
+            End::RetryAfter(delay) if open => {
+                self.count_attempt(key);
+                Some(delay).filter(|delay| !delay.is_zero())
+            }
             _ => None,
         };
         let rec = self.of(key);
@@ -224,17 +242,19 @@ impl Model {
         let priority = priority.unwrap_or(run.priority);
         match end {
             End::Done | End::After(_) => self.forget_attempts(key),
-            End::Drop | End::Retry | End::Park(_) => {}
+            _ => {}
         }
         match end {
-            End::After(_) | End::Retry if !open => self.rejected += 1,
+            _ if !open => self.rejected += u64::from(end.is_requeue()),
             End::After(delay) => {
                 let delay = Some(delay).filter(|delay| !delay.is_zero());
                 self.merge(key, When { delay, limited: false, replace: false }, priority);
             }
-            End::Retry => self.merge(key, When { delay: retry_in, limited: true, replace: false }, priority),
-            End::Park(bound) if open => self.park(key, bound, run),
-            End::Drop | End::Done | End::Park(_) => {}
+            End::Retry | End::NotBefore(_) | End::RetryAfter(_) => {
+                self.merge(key, When { delay: retry_in, limited: true, replace: false }, priority);
+            }
+            End::Park(bound) => self.park(key, bound, run),
+            End::Drop | End::Done => {}
         }
         self.of(key).run = None;
         if matches!(self.of(key).wait, Wait::Worker(_)) {
@@ -264,14 +284,14 @@ impl Model {
         }
     }
 
-    pub(crate) fn unpark(&mut self, key: u8) {
+    pub(crate) fn unpark(&mut self, key: u8) -> bool {
         let now = self.now;
-        let Some(rec) = self.keys.get_mut(&key) else { return };
+        let Some(rec) = self.keys.get_mut(&key) else { return false };
         if matches!(rec.wait, Wait::Unpark(..)) {
             self.become_ready(key, now);
-        } else if let Some(run) = &mut rec.run {
-            run.unparked = true;
+            return true;
         }
+        rec.run.as_mut().map(|run| run.unparked = true).is_some()
     }
 
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
