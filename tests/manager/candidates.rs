@@ -105,6 +105,7 @@ pub(crate) struct Candidates {
     sender: mpsc::UnboundedSender<(usize, String)>,
     /// What may arrive late, by their own words.
     pub(crate) reported: BTreeSet<Write>,
+    lost: BTreeSet<(usize, u64)>,
 }
 
 struct Candidate {
@@ -116,7 +117,7 @@ struct Candidate {
 impl Candidates {
     pub(crate) fn new() -> Self {
         let (sender, said) = mpsc::unbounded_channel();
-        Self { running: Vec::new(), said, sender, reported: BTreeSet::new() }
+        Self { running: Vec::new(), said, sender, reported: BTreeSet::new(), lost: BTreeSet::new() }
     }
 
     /// One more, behind a wire of its own.
@@ -160,6 +161,10 @@ impl Candidates {
 
     /// Wait for this one to say that it does not lead by this token any more.
     pub(crate) async fn loses(&mut self, who: usize, token: u64) -> anyhow::Result<()> {
+        // Perhaps it has said so already.
+        if self.lost.contains(&(who, token)) {
+            return Ok(());
+        }
         let words = format!("lost {token} ");
         self.until(|whose, said| (whose == who && said.starts_with(&words)).then_some(())).await
     }
@@ -198,10 +203,15 @@ impl Candidates {
     fn hear(&mut self, who: usize, said: &str) {
         println!("candidate-{who}: {said}");
         let mut words = said.split(' ');
-        if let (Some("late" | "unheard"), Some(token), Some(number)) = (words.next(), words.next(), words.next())
-            && let (Ok(token), Ok(number)) = (token.parse(), number.parse())
-        {
-            self.reported.insert(Write { token, number });
+        let (what, mut number) = (words.next(), || words.next()?.parse().ok());
+        match (what, number(), number()) {
+            (Some("late" | "unheard"), Some(token), Some(number)) => {
+                self.reported.insert(Write { token, number });
+            }
+            (Some("lost"), Some(token), _) => {
+                self.lost.insert((who, token));
+            }
+            _ => {}
         }
     }
 
