@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use steersman::{
-    client::{Client, Error, Patch},
+    client::{Client, Patch},
     manager::election::{Elector, Fence, LeaderElection},
     object::ObjectKey,
 };
@@ -61,18 +61,19 @@ async fn helper_is_a_candidate() -> anyhow::Result<()> {
             tokio::spawn(async move { fence.scope(write(&client, &fence, &namespace, &ended)).await })
         };
         let held = leadership.hold(stop.cancelled()).await;
-        ended.cancel();
-        work.await?;
-        if let Err(lost) = held {
-            println!("{PREFIX}lost {} {lost}", fence.token());
+        match held {
+            Ok(()) => ended.cancel(),
+            // Nothing tells the work to end but its client.
+            Err(lost) => println!("{PREFIX}lost {} {lost}", fence.token()),
         }
+        work.await?;
         leadership.release().await.unwrap_or_else(|error| println!("{PREFIX}note {error}"));
     }
     println!("{PREFIX}ends");
     Ok(())
 }
 
-/// Until it is told to end, or does not lead any more. Without a `resourceVersion`, which would keep late writes out.
+/// Until it is told to end, or its client refuses. Without a `resourceVersion`, which would keep late writes out.
 async fn write(client: &Client, fence: &Fence, namespace: &str, ended: &CancellationToken) {
     let (key, token) = (ObjectKey::new(namespace, LEDGER), fence.token());
     for number in 1_u64.. {
@@ -80,21 +81,23 @@ async fn write(client: &Client, fence: &Fence, namespace: &str, ended: &Cancella
             return;
         }
         let patch = Patch::Merge(json!({"data": {"token": token.to_string(), "number": number.to_string()}}));
-        match client.patch::<ConfigMap>(&key, &patch).await {
-            // It arrived, but perhaps later than it should have.
-            Ok(_) if fence.check().is_err() => println!("{PREFIX}late {token} {number}"),
-            Err(Error::FencedOnItsWay { .. }) => println!("{PREFIX}late {token} {number}"),
-            Ok(_) => continue,
+        let reported = fence.late_writes();
+        let written = client.patch::<ConfigMap>(&key, &patch).await;
+        if fence.late_writes() > reported {
+            println!("{PREFIX}late {token} {number}");
+        }
+        match written {
+            Ok(_) => {}
             // An answer that was not heard: it may arrive.
             Err(error) if !error.is_fenced() => {
                 println!("{PREFIX}unheard {token} {number} {error}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
             }
-            Err(_) => {}
+            Err(_) => {
+                println!("{PREFIX}refused {token}");
+                return;
+            }
         }
-        println!("{PREFIX}refused {token}");
-        return;
     }
 }
 
