@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use steersman::{
-    client::{Client, Error, Patch},
+    client::{Client, Patch},
     manager::election::{Elector, Fence, LeaderElection},
     object::ObjectKey,
 };
@@ -61,18 +61,19 @@ async fn helper_is_a_candidate() -> anyhow::Result<()> {
             tokio::spawn(async move { fence.scope(write(&client, &fence, &namespace, &ended)).await })
         };
         let held = leadership.hold(stop.cancelled()).await;
-        ended.cancel();
-        work.await?;
-        if let Err(lost) = held {
-            println!("{PREFIX}lost {} {lost}", fence.token());
+        match held {
+            Ok(()) => ended.cancel(),
+            // Nothing tells the work to end but its client.
+            Err(lost) => println!("{PREFIX}lost {} {lost}", fence.token()),
         }
+        work.await?;
         leadership.release().await.unwrap_or_else(|error| println!("{PREFIX}note {error}"));
     }
     println!("{PREFIX}ends");
     Ok(())
 }
 
-/// Until it is told to end, or does not lead any more. Without a `resourceVersion`, which would keep late writes out.
+/// Until it is told to end, or its client refuses. Without a `resourceVersion`, which would keep late writes out.
 async fn write(client: &Client, fence: &Fence, namespace: &str, ended: &CancellationToken) {
     let (key, token) = (ObjectKey::new(namespace, LEDGER), fence.token());
     for number in 1_u64.. {
@@ -80,21 +81,23 @@ async fn write(client: &Client, fence: &Fence, namespace: &str, ended: &Cancella
             return;
         }
         let patch = Patch::Merge(json!({"data": {"token": token.to_string(), "number": number.to_string()}}));
-        match client.patch::<ConfigMap>(&key, &patch).await {
-            // It arrived, but perhaps later than it should have.
-            Ok(_) if fence.check().is_err() => println!("{PREFIX}late {token} {number}"),
-            Err(Error::FencedOnItsWay { .. }) => println!("{PREFIX}late {token} {number}"),
-            Ok(_) => continue,
+        let reported = fence.late_writes();
+        let written = client.patch::<ConfigMap>(&key, &patch).await;
+        if fence.late_writes() > reported {
+            println!("{PREFIX}late {token} {number}");
+        }
+        match written {
+            Ok(_) => {}
             // An answer that was not heard: it may arrive.
             Err(error) if !error.is_fenced() => {
                 println!("{PREFIX}unheard {token} {number} {error}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
             }
-            Err(_) => {}
+            Err(_) => {
+                println!("{PREFIX}refused {token}");
+                return;
+            }
         }
-        println!("{PREFIX}refused {token}");
-        return;
     }
 }
 
@@ -105,6 +108,7 @@ pub(crate) struct Candidates {
     sender: mpsc::UnboundedSender<(usize, String)>,
     /// What may arrive late, by their own words.
     pub(crate) reported: BTreeSet<Write>,
+    lost: BTreeSet<(usize, u64)>,
 }
 
 struct Candidate {
@@ -116,7 +120,7 @@ struct Candidate {
 impl Candidates {
     pub(crate) fn new() -> Self {
         let (sender, said) = mpsc::unbounded_channel();
-        Self { running: Vec::new(), said, sender, reported: BTreeSet::new() }
+        Self { running: Vec::new(), said, sender, reported: BTreeSet::new(), lost: BTreeSet::new() }
     }
 
     /// One more, behind a wire of its own.
@@ -160,6 +164,10 @@ impl Candidates {
 
     /// Wait for this one to say that it does not lead by this token any more.
     pub(crate) async fn loses(&mut self, who: usize, token: u64) -> anyhow::Result<()> {
+        // Perhaps it has said so already.
+        if self.lost.contains(&(who, token)) {
+            return Ok(());
+        }
         let words = format!("lost {token} ");
         self.until(|whose, said| (whose == who && said.starts_with(&words)).then_some(())).await
     }
@@ -198,10 +206,15 @@ impl Candidates {
     fn hear(&mut self, who: usize, said: &str) {
         println!("candidate-{who}: {said}");
         let mut words = said.split(' ');
-        if let (Some("late" | "unheard"), Some(token), Some(number)) = (words.next(), words.next(), words.next())
-            && let (Ok(token), Ok(number)) = (token.parse(), number.parse())
-        {
-            self.reported.insert(Write { token, number });
+        let (what, mut number) = (words.next(), || words.next()?.parse().ok());
+        match (what, number(), number()) {
+            (Some("late" | "unheard"), Some(token), Some(number)) => {
+                self.reported.insert(Write { token, number });
+            }
+            (Some("lost"), Some(token), _) => {
+                self.lost.insert((who, token));
+            }
+            _ => {}
         }
     }
 

@@ -1,6 +1,9 @@
 //! Elections on both servers, by the clock on the wall: what the server lets in, and how long things take.
 
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    rbac::v1::{Role, RoleBinding},
+};
 use kube_client::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -113,7 +116,6 @@ steersman::env_test! {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "elects"},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "election-bob"}],
         });
-        use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
         Api::<Role>::namespaced(env.client()?, &namespace)
             .create(&PostParams::default(), &serde_json::from_value(role)?)
             .await?;

@@ -16,7 +16,7 @@ use steersman::testing::{Embedded, Env, TestServer};
 use steersman_apiserver::{ApiServer, Journal, Options};
 
 /// So many that it is known to work.
-const WRITES: usize = 20;
+const WRITES: usize = 100;
 
 steersman::env_test! {
     async fn no_write_of_an_earlier_leader_comes_after_one_of_a_later_leader(env: Env) -> anyhow::Result<()> {

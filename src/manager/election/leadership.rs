@@ -132,7 +132,10 @@ impl Leadership {
         let record = self.record.renewed();
         let sent = Instant::now();
         match self.shared.door.update(&self.lease, &self.shared.options, &record).await {
-            Ok(lease) => return Ok(self.succeeded(lease, record, sent)),
+            Ok(lease) => {
+                self.succeeded(lease, record, sent);
+                return Ok(());
+            }
             Err(failure) => {
                 self.shared.failed(&failure);
                 self.shared.status.lock().slow_path += 1;
@@ -151,7 +154,10 @@ impl Leadership {
             }
             // Deleted. Who has seen it held waits as if it still were.
             Ok(None) => None,
-            Err(failure) => return Ok(self.shared.failed(&failure)),
+            Err(failure) => {
+                self.shared.failed(&failure);
+                return Ok(());
+            }
         };
         // Between the look and now the process may have been stopped: time is counted from here.
         let (record, sent) = (self.record.renewed(), Instant::now());

@@ -68,7 +68,7 @@ impl Door {
     }
 
     pub(super) async fn create(&self, options: &LeaderElection, record: &Record) -> Result<Lease, Failure> {
-        let lease = Lease::new(options, record);
+        let lease = Lease::to_make(options, record);
         Ok(self.ask(Method::POST, self.path.clone(), lease.to_string().into_bytes()).await?)
     }
 

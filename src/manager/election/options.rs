@@ -96,9 +96,9 @@ impl LeaderElection {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// From before a renewal was sent until the work has to end: for clocks that run at different speeds, and for writes that are on their way.
+    /// From before a renewal was sent until the work has to end, half way between loss and takeover: for clocks that run at different speeds, and for writes that are on their way.
     pub(super) fn fenced_after(&self) -> Duration {
-        self.lease_duration - (self.lease_duration - self.renew_deadline) / 2
+        (self.lease_duration + self.renew_deadline) / 2
     }
 
     /// How long to wait between tries: not all at once.

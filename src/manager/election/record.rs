@@ -85,7 +85,7 @@ impl Lease {
     }
 
     /// What is to be made.
-    pub(super) fn new(options: &LeaderElection, record: &Record) -> Value {
+    pub(super) fn to_make(options: &LeaderElection, record: &Record) -> Value {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": options.name, "namespace": options.namespace},

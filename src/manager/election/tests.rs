@@ -8,7 +8,7 @@ use super::*;
 use kube_client::{Api, Client};
 use kube_core::{
     DynamicObject,
-    params::{Patch, PatchParams},
+    params::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use std::{future::pending, time::Duration};

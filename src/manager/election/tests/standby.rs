@@ -100,7 +100,7 @@ async fn tokens_grow_with_every_leader_also_over_a_deletion() {
         leadership.release().await.expect("it is released");
     }
     assert_eq!(scene.spec().await["leaseTransitions"], 2);
-    scene.leases().delete("web", &Default::default()).await.expect("it is deleted");
+    scene.leases().delete("web", &DeleteParams::default()).await.expect("it is deleted");
     tokens.push(leads(&scene.elector("d")).await.fence().token());
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
 }

@@ -76,7 +76,7 @@ async fn a_write_that_is_on_its_way_when_the_time_is_over_is_reported() {
     let began = Instant::now();
     let error = fence.scope(client.create(&map("colors"))).await.expect_err("its time is over");
     assert!(error.is_fenced() && error.to_string().contains("may have been written"), "{error}");
-    assert_eq!(began.elapsed().as_secs_f64(), 12.5);
+    assert_eq!(began.elapsed(), seconds(12.5));
     assert_eq!((fence.late_writes(), elector.report().late_writes, elector.report().leading), (1, 1, false));
 }
 
