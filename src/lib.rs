@@ -12,6 +12,8 @@
 //! * [`predicate`]: which events wake a controller.
 //! * [`handler`]: events to requests.
 //! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
+//! * [`recorder`]: events of the cluster, told about objects.
+//! * `logging`, with the feature of that name: logs for people or as JSON, with levels that change at run time.
 //! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
 //!
 //! ```
@@ -33,10 +35,14 @@ pub mod client;
 pub mod controller;
 pub mod event;
 pub mod handler;
+mod host;
+#[cfg(feature = "logging")]
+pub mod logging;
 pub mod object;
 mod page;
 pub mod predicate;
 pub mod reconcile;
+pub mod recorder;
 pub mod source;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
