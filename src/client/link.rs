@@ -36,7 +36,7 @@ impl Link {
         Self { kube, requests: Requests(Arc::new(Counts { host, counts: Mutex::default() })) }
     }
 
-    pub(super) fn kube(&self) -> &Client {
+    pub(crate) fn kube(&self) -> &Client {
         &self.kube
     }
 

@@ -5,6 +5,7 @@
 
 use super::{Controller, Shared, inbox::Inbox, work::Work};
 use crate::{
+    fence::Fence,
     handler::Target,
     reconcile::DynReconciler,
     source::{Prepared, WatchError, WatchHandle},
@@ -102,7 +103,8 @@ impl<R: Key> ControllerTask<R> {
     }
 
     /// Start the sources, then the workers, on the runtime that this is called in; run until `stop` resolves or [`Controller::stop`] is called; then
-    /// finish what runs. Told to stop while it starts, it ends without an error.
+    /// finish what runs. Told to stop while it starts, it ends without an error. Called in the scope of a [`Fence`](crate::manager::election::Fence), it starts
+    /// no run once that is closed.
     ///
     /// # Errors
     /// If a source fails, or is not synced in time, while it starts.
@@ -113,7 +115,7 @@ impl<R: Key> ControllerTask<R> {
         let shared = &self.controller.0;
         let work = self.controller.work();
         shared.state.lock().running = true;
-        let mut workers = JoinSet::new();
+        let (mut workers, fence) = (JoinSet::new(), Fence::current());
         let end = Ends(shared, work);
         let mut stop = pin!(async {
             select! {
@@ -140,7 +142,7 @@ impl<R: Key> ControllerTask<R> {
             let limit = *changes.borrow_and_update();
             tracing::info!(controller = self.controller.name(), workers = limit, "starting workers");
             for number in (0..limit).filter(|number| at_work.insert(*number)) {
-                workers.spawn(work.clone().run(number, self.reconciler.clone()));
+                workers.spawn(Fence::scope_if(fence.clone(), work.clone().run(number, self.reconciler.clone())));
             }
             select! {
                 biased;

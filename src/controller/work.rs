@@ -15,6 +15,7 @@ use crate::{
     cache::ledger::Token,
     caught::{catch, words},
     client::Consistency,
+    fence::Fence,
     object::ObjectKey,
     reconcile::{Again, ClusterRequest, Context, DynReconciler, Error, Outcome, Result, Run},
     workqueue::{Item, Key, RunWatch, WorkQueue},
@@ -148,9 +149,14 @@ impl<R: Key> Work<R> {
         }
     }
 
-    /// Parks what must not run yet.
+    /// Parks what must not run yet, or not any more.
     #[inline]
     fn admit(&self, item: Item<R>) -> Option<Item<R>> {
+        // For good: a fence that is closed stays so, and the controller is about to be stopped.
+        if Fence::current().is_some_and(|fence| fence.check().is_err()) {
+            item.park();
+            return None;
+        }
         if let Some(groups) = &self.groups
             && !groups.enter(item.key(), item.priority())
         {
@@ -192,6 +198,7 @@ impl<R: Key> Work<R> {
             reasons,
             deadline,
             shutdown: Some(self.shutdown.clone()),
+            fencing_token: Fence::current().map(|fence| fence.token()),
             again,
         });
         let span = self.span(item.key(), &context);

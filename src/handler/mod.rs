@@ -143,3 +143,6 @@ impl<R, I: Requests<R>, E: Into<anyhow::Error> + Send> Requests<R> for Result<I,
         self.map_err(Into::into)?.each(add)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,7 @@ pub use self::{
 };
 
 use self::{
-    election::Elector,
+    election::{Elector, LeaseReport},
     readiness::Checks,
     stage::{Failed, Group, Runnable},
 };
@@ -92,7 +92,7 @@ struct Shared {
     /// Of controllers.
     names: Mutex<HashSet<String>>,
     clusters: Mutex<HashMap<String, Cluster>>,
-    election: Option<Arc<Elector>>,
+    election: Option<Elector>,
     leads: watch::Sender<bool>,
     /// All that does not depend on leading.
     started: watch::Sender<bool>,
@@ -149,12 +149,7 @@ impl ManagerHandle {
     }
 
     /// One more thing to ask before it is said that all is well.
-    pub fn add_check(
-        &self,
-        probe: Probe,
-        name: &str,
-        ask: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    ) {
+    pub fn add_check(&self, probe: Probe, name: &str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.0.checks.add(probe, name, ask);
     }
 
@@ -184,6 +179,11 @@ impl ManagerHandle {
     /// State and numbers of every controller: for debug pages, as JSON or as they are.
     pub fn controllers(&self) -> Vec<ControllerReport> {
         self.0.controllers.reports()
+    }
+
+    /// The election it stands in, if there is one: for debug pages, as JSON or as it is.
+    pub fn lease(&self) -> Option<LeaseReport> {
+        self.0.election.as_ref().map(Elector::report)
     }
 
     /// Another cluster by its name.
@@ -243,11 +243,7 @@ impl ManagerHandle {
     }
 
     /// Run a controller; while it is a standby, too, its sources if it is to be warm.
-    pub(crate) fn run<R: Key>(
-        &self,
-        controller: &Controller<R>,
-        task: ControllerTask<R>,
-    ) -> Result<(), ManagerError> {
+    pub(crate) fn run<R: Key>(&self, controller: &Controller<R>, task: ControllerTask<R>) -> Result<(), ManagerError> {
         let (needs_leader, warms_up) = controller.leads();
         let stage = if needs_leader { Stage::Leader } else { Stage::Controllers };
         let name = controller.name().to_owned();

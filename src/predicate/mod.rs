@@ -6,6 +6,7 @@
 //! | [`LabelsChanged`], [`AnnotationsChanged`] | what is steered by those: `Or(GenerationChanged, AnnotationsChanged)` |
 //! | [`ResourceVersionChanged`] | everything but resyncs |
 //! | [`labels`] | objects with such labels, where others are needed in memory too |
+//! | [`Funcs`] | some kinds of events: not deletions, or only updates that changed this or that |
 //! | [`object`], [`from_fn`] | everything else |
 //! | [`And`], [`Or`], [`Not`] | several in one; several on one watch must all accept |
 //!
@@ -23,11 +24,13 @@
 
 mod changed;
 mod combine;
+mod funcs;
 mod labels;
 
 pub use self::{
     changed::{AnnotationsChanged, GenerationChanged, LabelsChanged, ResourceVersionChanged},
     combine::{And, Not, Or},
+    funcs::Funcs,
     labels::{Labels, labels},
 };
 use crate::{event::Event, object::Object};

@@ -63,6 +63,19 @@ fn and_or_and_not_are_that_for_every_kind_of_event() {
     }
 }
 
+/// Upstream: a function that is missing accepts.
+#[test]
+fn a_closure_decides_its_kind_of_event_and_no_other() {
+    let decided = |funcs: &Funcs<Pod>| each().map(|event| funcs.accepts(&event));
+    assert_eq!(decided(&Funcs::new()), [true; 4]);
+    assert_eq!(decided(&Funcs::new().create(|_| false)), [false, true, true, true]);
+    assert_eq!(decided(&Funcs::new().update(|_, _| false)), [true, false, true, true]);
+    assert_eq!(decided(&Funcs::new().delete(|_| false)), [true, true, false, true]);
+    assert_eq!(decided(&Funcs::new().generic(|_| false)), [true, true, true, false]);
+    let update = Event::update(pod(&json!({"name": "old"})), pod(&json!({"name": "new"})));
+    assert!(Funcs::<Pod>::new().update(|old, new| (old.name(), new.name()) == ("old", "new")).accepts(&update));
+}
+
 #[test]
 fn who_need_not_be_asked_is_not_asked() {
     let never = || from_fn(|_: &Event<Pod>| unreachable!("it is decided"));

@@ -24,6 +24,7 @@ pub(crate) struct Run<A: ?Sized> {
     pub(crate) reasons: Vec<Reason>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) shutdown: Option<Arc<CancellationToken>>,
+    pub(crate) fencing_token: Option<u64>,
     pub(crate) again: A,
 }
 
@@ -92,6 +93,11 @@ impl Context {
         poll_fn(|cx| self.0.again.poll_queued_again(cx)).await;
     }
 
+    /// Grows with every change of leader: see [`Fence::token`](crate::manager::election::Fence::token). `None` if the controller does not run under a lease.
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.0.fencing_token
+    }
+
     /// Resolves when the controller begins to stop: finish what must not be cut off.
     pub async fn shutdown(&self) {
         match &self.0.shutdown {
@@ -116,6 +122,7 @@ impl Default for Context {
             reasons: Vec::new(),
             deadline: None,
             shutdown: None,
+            fencing_token: None,
             again: (),
         })
     }

@@ -92,7 +92,6 @@ impl EventType {
 
 /// How much is said. The defaults are client-go's, where it has any.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct RecorderOptions {
     /// How many events wait to be written; more are dropped. 1000 by default.
     pub queue: usize,

@@ -4,7 +4,6 @@ use super::{
     RecorderError,
     said::{WORD, cut},
 };
-use crate::host;
 
 /// A controller, and which of its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +14,8 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn new(controller: &str) -> Result<Self, RecorderError> {
-        Self::on(controller, &host::name())
+        let host = hostname::get().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned());
+        Self::on(controller, &host)
     }
 
     fn on(controller: &str, host: &str) -> Result<Self, RecorderError> {

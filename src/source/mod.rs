@@ -97,3 +97,6 @@ where
         (self.run)(queue, cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -166,7 +166,7 @@ impl<K: Key> Item<K> {
     pub fn finish_and_try_get(mut self, outcome: Outcome) -> Option<Self> {
         let end = self.end(outcome);
         self.finish_and_take(end, outcome.priority, None);
-        (!self.finished).then_some(self)
+        if self.finished { None } else { Some(self) }
     }
 
     /// Done, but not ready again before [`WorkQueue::unpark`]; adds meanwhile are merged. If it was unparked since this run began, it is

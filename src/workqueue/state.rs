@@ -249,6 +249,11 @@ impl<K: Key> State<K> {
         });
     }
 
+    /// Whether a key is ready, or may be by now.
+    pub(super) fn may_have_ready(&self) -> bool {
+        self.ready.len() > 0 || self.wheel.next_due().is_some()
+    }
+
     /// Hand out the key whose turn it is: its slot, whose `place` is the number of the run.
     #[inline]
     pub(super) fn take(&mut self, now: u64, timing: bool) -> Option<u32> {
@@ -330,14 +335,15 @@ impl<K: Key> State<K> {
                 self.counters.rejected += 1;
             }
         }
-        if self.slots[at].pending == Pending::Worker {
+        let slot = &mut self.slots[at];
+        slot.running = Running::No;
+        if slot.pending == Pending::Worker {
             if self.wheel.next_due().is_some() {
                 self.pass(now());
             }
             self.again -= 1;
             self.ready.push(&mut self.slots, at);
         }
-        self.slots[at].running = Running::No;
         if !open {
             self.forget_slot(at);
         }

@@ -2,5 +2,10 @@
 
 mod support;
 
+mod channel;
 mod drive;
+mod examples;
+mod handlers;
+mod laters;
 mod sources;
+mod spans;

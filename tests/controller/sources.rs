@@ -144,7 +144,7 @@ async fn who_waits_for_what_is_refused_is_told_in_the_servers_words() {
     );
     let WatchState::Degraded { error, .. } = watch.state() else { panic!("{:?}", watch.state()) };
     assert!(error.contains("forbidden"), "{error}");
-    drop(rule);
+    rule.remove();
     until(|| matches!(watch.state(), WatchState::Synced)).await;
     watch.await_synced().await.expect("it did in the end");
     cache.stop().await;
@@ -293,7 +293,7 @@ async fn a_deletion_that_was_missed_is_told_as_such() {
     server.restart().await.expect("it does");
     delete(&client, "default", "a").await;
     server.server().compact();
-    drop(rule);
+    rule.remove();
     until(|| told.len() == 2).await;
     assert_eq!(told.all(), ["listed a", "missed a"]);
     cache.stop().await;
@@ -315,7 +315,7 @@ async fn an_informer_that_somebody_holds_is_a_source_that_nobody_waits_for() {
     let rule = server.server().faults().add(Fault::on("watch configmaps").status(403));
     server.restart().await.expect("it does");
     until(|| matches!(watch.state(), WatchState::Degraded { .. })).await;
-    drop(rule);
+    rule.remove();
     until(|| matches!(watch.state(), WatchState::Synced)).await;
     drop(maps);
     sleep(Duration::from_hours(1)).await;

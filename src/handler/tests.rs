@@ -1,0 +1,106 @@
+//! What requests are added with.
+
+use super::*;
+use crate::{
+    object::Object,
+    workqueue::{Priority, Reason},
+};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+use std::time::Duration;
+
+/// What was added, and how.
+#[derive(Default)]
+struct Added(Mutex<Vec<(Request, Add)>>);
+
+impl Target<Request> for Added {
+    fn add(&self, request: Request, add: Add) {
+        self.0.lock().push((request, add));
+    }
+}
+
+fn pod(version: &str) -> Object<Pod> {
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "owner", "uid": "1", "controller": true});
+    let metadata = json!({"namespace": "shop", "name": "web", "resourceVersion": version, "ownerReferences": [owner]});
+    Object::from(serde_json::from_value::<Pod>(json!({ "metadata": metadata })).expect("a pod"))
+}
+
+/// The last one that a handler adds for this event.
+async fn added(handler: &dyn Handler<Pod, Request>, event: &Event<Pod>) -> Add {
+    let (added, laters) = (Arc::new(Added::default()), Laters::default());
+    let queue = Enqueue::new(added.clone(), laters.clone(), None);
+    handler.handle(event, &queue.because(&Subject::new("Pod"), event));
+    laters.attempt_all().await.expect("none fails");
+    let (_, add) = added.0.lock().pop().expect("there is one");
+    add
+}
+
+/// Each with what is told of it, and whether it can wait.
+fn events() -> [(Event<Pod>, &'static str, Option<Priority>); 7] {
+    [
+        (Event::Create { object: pod("1"), initial: true }, "listed", Some(Priority::LOW)),
+        (Event::create(pod("1")), "created", None),
+        (Event::update(pod("1"), pod("2")), "updated", None),
+        (Event::update(pod("1"), pod("1")), "resynced", Some(Priority::LOW)),
+        (Event::delete(pod("1")), "deleted", None),
+        (Event::Delete { object: pod("1"), state_unknown: true }, "deleted", None),
+        (Event::generic(pod("1")), "generic event", None),
+    ]
+}
+
+fn handlers() -> [(&'static str, Box<dyn Handler<Pod, Request>>); 8] {
+    let key = |object: &Object<Pod>| object.key().clone();
+    [
+        ("object", Box::new(object())),
+        ("owner", Box::new(owner::<Pod>())),
+        ("any owner", Box::new(owner::<Pod>().any())),
+        ("map", Box::new(map(move |object: &Object<Pod>| [key(object)]))),
+        ("map_async", Box::new(map_async(move |object: Object<Pod>| std::future::ready([key(&object)])))),
+        ("from_fn", Box::new(from_fn(move |event: &Event<Pod>, queue: &Enqueue<_>| queue.add(key(event.object()))))),
+        (
+            "funcs",
+            Box::new(
+                Funcs::new()
+                    .create(move |object, queue: &Enqueue<_>| queue.add(key(object)))
+                    .update(move |_, object, queue| queue.add_after(key(object), Duration::ZERO))
+                    .delete(move |object, queue| queue.add_rate_limited(key(object)))
+                    .generic(move |object, queue| queue.add_with(key(object), Add::default())),
+            ),
+        ),
+        ("wrap", Box::new(wrap(object(), |request| request))),
+    ]
+}
+
+/// Upstream: the table of ten handlers and six events in eventhandler_test.
+#[tokio::test]
+async fn what_is_no_news_is_added_at_low_priority_by_every_handler() {
+    for (name, handler) in handlers() {
+        for (event, verb, priority) in events() {
+            let add = added(&*handler, &event).await;
+            assert_eq!(add.priority, priority, "{name}: {event:?}");
+            let reason = add.reason.expect("it has one").to_string();
+            assert!(reason.starts_with("Pod ") && reason.ends_with(verb), "{name}: {reason}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reason_names_the_object_unless_it_is_the_request_or_one_of_thousands() {
+    let reason = async |handler: &dyn Handler<Pod, Request>, event| added(handler, &event).await.reason;
+    let other = owner::<Pod>();
+    assert_eq!(reason(&object(), Event::create(pod("1"))).await, Some("Pod created".into()));
+    assert_eq!(reason(&other, Event::create(pod("1"))).await, Some("Pod shop/web created".into()));
+    assert_eq!(reason(&other, Event::Create { object: pod("1"), initial: true }).await, Some("Pod listed".into()));
+}
+
+#[tokio::test]
+async fn what_is_said_about_a_request_stays() {
+    let said = |event: &Event<Pod>, queue: &Enqueue<Request>| {
+        let add = Add { priority: Some(Priority::HIGH), reason: Some(Reason::from("mine")), ..Add::default() };
+        queue.add_with(event.object().key().clone(), add);
+    };
+    for (event, ..) in events() {
+        let add = added(&from_fn(said), &event).await;
+        assert_eq!((add.priority, add.reason), (Some(Priority::HIGH), Some("mine".into())), "{event:?}");
+    }
+}

@@ -1,0 +1,141 @@
+//! What a controller gets of a source: before it runs, and however it ends.
+
+use super::*;
+use crate::{
+    cache::{CacheOptions, Select},
+    event::Event,
+    handler,
+    object::{AnyKind, Object, ObjectKey},
+    predicate::{self, Predicate},
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube_client::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use parking_lot::Mutex;
+use std::{future::pending, time::Duration};
+use steersman_apiserver::{ApiServer, Options};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn cache() -> (Client, Cache) {
+    let server = ApiServer::new(Options::default()).expect("it starts");
+    let client = Client::new(server.service(), "default");
+    (client.clone(), Cache::new(client, CacheOptions::default()).expect("a ready client"))
+}
+
+fn kind() -> Kind<ConfigMap, ObjectKey> {
+    Kind::new(Select::<ConfigMap>::new(), handler::object())
+}
+
+#[tokio::test]
+async fn a_kind_without_a_cache_is_refused_when_it_is_watched() {
+    let refused = Prepared::new(kind(), None, LIMIT).err().expect("there is no cache");
+    assert!(matches!(refused, WatchError::NoCache { .. }));
+    assert!(refused.to_string().starts_with("kind source: ConfigMap: no cache: use `Kind::with_cache`"));
+}
+
+#[tokio::test]
+async fn a_kind_is_declared_when_it_is_watched_and_let_go_of_if_it_never_runs() {
+    let (_, cache) = cache();
+    let prepared = Prepared::new(kind(), Some(&cache), LIMIT).expect("it is fine");
+    assert_eq!(cache.informers().len(), 1);
+    let watch = prepared.handle();
+    drop(prepared);
+    assert!(matches!(watch.state(), WatchState::Stopped));
+    watch.stop().await;
+    assert!(matches!(watch.await_synced().await, Err(WatchError::Stopped { .. })));
+}
+
+#[tokio::test]
+async fn a_kind_with_a_cache_uses_that_one_and_no_other() {
+    let ((_, own), (_, controllers)) = (cache(), cache());
+    let source = Kind::with_cache(&own, Select::<Secret>::new(), handler::object());
+    let prepared = Prepared::new(source, Some(&controllers), LIMIT).expect("it is fine");
+    assert_eq!((own.informers().len(), controllers.informers().len()), (1, 0));
+    drop(prepared);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_over_when_who_runs_it_is_dropped() {
+    let source = from_fn("long", async |_, cx: SourceContext| {
+        cx.synced();
+        pending().await
+    });
+    let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
+    let watch = prepared.handle();
+    let running = tokio::spawn(prepared.run(Arc::new(WorkQueue::<u32>::default())));
+    watch.await_synced().await.expect("it syncs");
+    running.abort();
+    watch.stop().await;
+    assert!(matches!(watch.state(), WatchState::Stopped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_stopped_before_it_runs_never_does() {
+    let source = from_fn("never", async |_, _| panic!("it runs"));
+    let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
+    let watch = prepared.handle();
+    watch.stop().await;
+    prepared.run(Arc::new(WorkQueue::<u32>::default())).await;
+    assert!(matches!(watch.state(), WatchState::Stopped));
+}
+
+/// Who waits for a controller that does not run yet waits for that; the time is counted from when it does.
+#[tokio::test(start_paused = true)]
+async fn the_sync_timeout_begins_when_the_source_does() {
+    let prepared = Prepared::new(from_fn("silent", async |_, _| pending().await), None, LIMIT).expect("it is fine");
+    let watch = prepared.handle();
+    let waiting = tokio::spawn({
+        let watch = watch.clone();
+        async move { watch.await_synced().await }
+    });
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(!waiting.is_finished());
+    let begun = tokio::time::Instant::now();
+    tokio::spawn(prepared.run(Arc::new(WorkQueue::<u32>::default())));
+    waiting.await.expect("it ends").expect_err("it says nothing");
+    assert_eq!(begun.elapsed(), LIMIT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_holds_for_every_watch_is_asked_before_its_own_filters() {
+    let (client, cache) = cache();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let says = |who: &'static str, rejects: &'static str| {
+        let asked = asked.clone();
+        move |name: &str| {
+            asked.lock().push(format!("{who} {name}"));
+            name != rejects
+        }
+    };
+    let (first, second, own) = (says("first", "a"), says("second", "b"), says("own", "c"));
+    let global = |decide: Box<dyn Fn(&str) -> bool + Send + Sync>| -> Arc<dyn Predicate<AnyKind>> {
+        Arc::new(predicate::from_fn(move |event: &Event| decide(event.object().name())))
+    };
+    let watch = Select::<ConfigMap>::new().filter(predicate::object(move |map: &Object<ConfigMap>| own(map.name())));
+    let source = Kind::new(watch, handler::object()).behind(vec![global(Box::new(first)), global(Box::new(second))]);
+    let prepared = Prepared::new(source, Some(&cache), LIMIT).expect("it is fine");
+    let (watch, queue) = (prepared.handle(), WorkQueue::default());
+    tokio::spawn(prepared.run(Arc::new(queue.clone())));
+    tokio::spawn(cache.run_until(pending()));
+    watch.await_synced().await.expect("it syncs");
+    asked.lock().clear();
+    let before = watch.stats();
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    for name in ["a", "b", "c", "d"] {
+        let metadata = ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() };
+        let map = ConfigMap { metadata, ..ConfigMap::default() };
+        maps.create(&PostParams::default(), &map).await.expect("it is new");
+    }
+    loop {
+        let item = queue.get().await.expect("it is open");
+        if item.name() == "d" {
+            break;
+        }
+    }
+    let asked = asked.lock().join(", ");
+    assert_eq!(asked, "first a, first b, second b, first c, second c, own c, first d, second d, own d");
+    assert_eq!(watch.stats().dropped - before.dropped, 3);
+}
