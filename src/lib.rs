@@ -26,6 +26,8 @@
 //! assert!(queue.try_get().is_none());
 //! ```
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod builder;
 pub mod cache;
 mod caught;
@@ -46,6 +48,8 @@ pub mod source;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+#[cfg(feature = "admin")]
+mod tls;
 pub mod workqueue;
 
 /// What most programs import.

@@ -37,6 +37,8 @@ mod cluster;
 pub mod election;
 mod error;
 mod readiness;
+mod recording;
+mod reports;
 mod run;
 pub mod signals;
 mod stage;
@@ -46,18 +48,20 @@ pub use self::{
     cluster::Cluster,
     error::ManagerError,
     readiness::{CheckReport, Probe, Readiness},
+    reports::CacheReport,
     stage::{RunContext, Stage},
 };
 
 use self::{
-    election::{Elector, LeaseReport},
+    election::Elector,
     readiness::Checks,
     stage::{Failed, Group, Runnable},
 };
 use crate::{
     cache::{Cache, CacheError},
     client::{Client, Connection},
-    controller::{Controller, ControllerMetrics, ControllerReport, ControllerTask, Defaults},
+    controller::{Controller, ControllerMetrics, ControllerTask, Defaults},
+    recorder::RecorderMetrics,
     workqueue::Key,
 };
 use hashbrown::{HashMap, HashSet, hash_map::Entry};
@@ -86,6 +90,9 @@ struct Shared {
     cache: Cache,
     defaults: Defaults,
     controllers: ControllerMetrics,
+    recorders: RecorderMetrics,
+    #[cfg(feature = "admin")]
+    certificates: crate::tls::TlsMetrics,
     registry: Mutex<Registry>,
     checks: Checks,
     groups: [Group; Stage::ALL.len()],
@@ -176,16 +183,6 @@ impl ManagerHandle {
         page
     }
 
-    /// State and numbers of every controller: for debug pages, as JSON or as they are.
-    pub fn controllers(&self) -> Vec<ControllerReport> {
-        self.0.controllers.reports()
-    }
-
-    /// The election it stands in, if there is one: for debug pages, as JSON or as it is.
-    pub fn lease(&self) -> Option<LeaseReport> {
-        self.0.election.as_ref().map(Elector::report)
-    }
-
     /// Another cluster by its name.
     pub fn cluster(&self, name: &str) -> Option<Cluster> {
         self.0.clusters.lock().get(name).cloned()
@@ -219,6 +216,13 @@ impl ManagerHandle {
             clusters.remove(cluster.name());
         }
         known
+    }
+}
+
+#[cfg(feature = "admin")]
+impl ManagerHandle {
+    pub(crate) fn watch_certificates(&self, certificates: &Arc<crate::tls::Certificates>) {
+        self.0.certificates.watch(certificates);
     }
 }
 
