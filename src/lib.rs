@@ -8,6 +8,8 @@
 //! * A [`controller`] runs your [`reconcile::Reconciler`] on each; a [`builder`] puts it together; a [`manager`] owns and runs all of it.
 //! * The [`cache`] has objects in memory, kept up to date by list and watch, shared by everybody. The [`client`] reads from it and writes to the server.
 //! * An [`object`] is its key, its metadata at hand, and its body on request.
+//! * A [`recorder`] tells people about objects, as events of the cluster.
+//! * `admin`, a feature that is on by default, serves metrics, health and debug pages; `logging` logs for people or as JSON.
 //! * `testing`, with the feature of that name, runs one test on the embedded API server and on the real one.
 //!
 //! [`controller`] has a whole one as an example. The queue alone:
@@ -24,6 +26,8 @@
 //! assert!(queue.try_get().is_none());
 //! ```
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod builder;
 pub mod cache;
 mod caught;
@@ -32,15 +36,20 @@ pub mod controller;
 pub mod event;
 mod fence;
 pub mod handler;
+#[cfg(feature = "logging")]
+pub mod logging;
 pub mod manager;
 pub mod object;
 mod page;
 pub mod predicate;
 pub mod reconcile;
+pub mod recorder;
 pub mod source;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+#[cfg(feature = "admin")]
+mod tls;
 pub mod workqueue;
 
 /// What most programs import.

@@ -66,3 +66,27 @@ impl EncodeLabelSet for Labels<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::{collector::Collector, encoding::text::encode, registry::Registry};
+
+    #[derive(Debug)]
+    struct One;
+
+    impl Collector for One {
+        fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
+            Page(&mut page).gauges(("a", "help"), [(vec![("scope", "with a=\"\\\n".to_owned())], 1.5)])
+        }
+    }
+
+    #[test]
+    fn what_a_label_may_contain_does_not_break_the_page() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(One));
+        let mut page = String::new();
+        encode(&mut page, &registry).expect("into a string");
+        assert!(page.contains(r#"a{scope="with a=\"\\\n"} 1.5"#), "{page}");
+    }
+}

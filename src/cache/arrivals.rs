@@ -12,9 +12,11 @@ use super::{
     reflect::{Failure, Pace, Place, Reflector, Sink},
     store::Entry,
 };
-use crate::object::{Decoder, MetadataOnly, ObjectKey, Undecodable};
+use crate::{
+    client::Link,
+    object::{Decoder, MetadataOnly, ObjectKey, Undecodable},
+};
 use hashbrown::{HashMap, HashSet};
-use kube_client::Client;
 use kube_core::TypeMeta;
 use rand::RngExt;
 use std::{convert::Infallible, time::Duration};
@@ -61,7 +63,7 @@ impl Arrivals {
     }
 
     /// Watch definitions whenever somebody waits.
-    pub(super) async fn run(&self, client: &Client) -> Infallible {
+    pub(super) async fn run(&self, client: &Link) -> Infallible {
         let (mut begun, mut over) = (self.0.subscribe(), self.0.subscribe());
         // The sender is here, so that it cannot be gone.
         loop {
@@ -72,7 +74,7 @@ impl Arrivals {
         }
     }
 
-    async fn watch(&self, client: &Client) -> Infallible {
+    async fn watch(&self, client: &Link) -> Infallible {
         let types = TypeMeta { api_version: "apiextensions.k8s.io/v1".into(), kind: "CustomResourceDefinition".into() };
         let decoder = Decoder::new(types);
         let mut pace = Pace::default();

@@ -9,10 +9,10 @@ use super::{
     store::{Entry, Indexer, Lookup, Table, Values},
 };
 use crate::{
+    client::Link,
     event::Event,
     object::{AnyKind, Body, Meta, Object, ObjectKey, Payload},
 };
-use kube_client::Client;
 use std::{
     any::TypeId,
     future::Future,
@@ -65,7 +65,7 @@ pub(super) trait Informing: Send + Sync {
     /// The loop that keeps a namespace, or what is in none of them, up to date. It ends when the server says that there is no such kind. See [`Core::join`].
     fn join(
         self: Arc<Self>,
-        client: &Client,
+        client: &Link,
         namespace: Option<String>,
         place: Place,
         page_size: u32,
@@ -247,7 +247,7 @@ impl<P: Payload> Informing for Core<P> {
 
     fn join(
         self: Arc<Self>,
-        client: &Client,
+        client: &Link,
         namespace: Option<String>,
         place: Place,
         page_size: u32,

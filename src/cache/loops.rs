@@ -12,9 +12,8 @@ use super::{
     select::{Representation, Resource},
     tend::Declared,
 };
-use crate::{caught::words, event::Event};
+use crate::{caught::words, client::Link, event::Event};
 use hashbrown::HashMap;
-use kube_client::Client;
 use kube_core::{DynamicObject, Resource as _};
 use std::{
     convert::Infallible,
@@ -35,7 +34,7 @@ pub(super) struct Loops {
 /// Whose loops they are, and where they ask.
 pub(super) struct Site<'a> {
     pub(super) informer: &'a Declared,
-    pub(super) client: &'a Client,
+    pub(super) client: &'a Link,
     pub(super) resource: &'a Resource,
 }
 
@@ -173,7 +172,7 @@ mod tests {
     };
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
     use kube_client::{
-        Api,
+        Api, Client,
         api::{Patch, PatchParams, PostParams},
     };
     use serde_json::json;
@@ -203,7 +202,7 @@ mod tests {
         let life = Life::new(gvk.clone());
         let (set_of, held) = (Some(set.clone()), OnceLock::new());
         let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: set_of, held };
-        let site = Site { informer: &informer, client: &client, resource: &resource };
+        let site = Site { informer: &informer, client: &client.clone().into(), resource: &resource };
         let mut loops = Loops::default();
         let synced = core.clone().synced();
         timeout(Duration::from_mins(1), first(synced, loops.keep(&site))).await.expect("it syncs");

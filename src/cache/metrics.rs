@@ -3,12 +3,9 @@
 //! Nothing is pushed: the cache is read when the page is asked for. So numbers fit each other, and the series of an informer that is gone are gone.
 
 use super::{Cache, InformerState, InformerStats, registry::WeakCache};
+use crate::page::{Named, Page};
 use kube_core::GroupVersionKind;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet},
-    metrics::MetricType,
-};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use std::fmt;
 
 /// A cache's informers as metrics, labelled `group`, `version`, `kind` and `scope`; the last is empty, which to Prometheus is no label at all, where an
@@ -31,6 +28,7 @@ use std::fmt;
 /// | `steersman_cache_own_write_waits_total` | reads that waited for some |
 /// | `steersman_cache_own_write_timeouts_total` | reads that waited in vain |
 /// | `steersman_cache_own_write_lag_seconds` | from the answer to a write until it was shown, of the last one |
+/// | `steersman_cache_own_write_longest_lag_seconds` | the same, of the slowest so far |
 /// | `steersman_cache_synced` | 1 if it is [`Synced`](InformerState::Synced), 0 otherwise |
 ///
 /// Events per second are `rate(steersman_cache_events_total[1m])`. The largest objects are not here, since finding them looks at every one: see
@@ -63,109 +61,65 @@ pub(super) struct Row {
     pub(super) stats: InformerStats,
 }
 
-/// A metric's name without what the encoder adds to it, and its help.
-type Named = (&'static str, &'static str);
+impl Row {
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let GroupVersionKind { group, version, kind } = self.gvk.clone();
+        vec![("group", group), ("version", version), ("kind", kind), ("scope", self.scope.clone())]
+    }
+}
 
 impl Collector for CacheMetrics {
-    fn encode(&self, page: DescriptorEncoder) -> fmt::Result {
+    fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
         let rows = self.0.upgrade().map(|cache| cache.rows()).unwrap_or_default();
-        if rows.is_empty() { Ok(()) } else { Page { page, rows: &rows }.write() }
+        if rows.is_empty() { Ok(()) } else { write(&mut Page(&mut page), &rows) }
     }
 }
 
-struct Page<'a, 'b> {
-    page: DescriptorEncoder<'a>,
-    rows: &'b [Row],
-}
-
-impl Page<'_, '_> {
-    fn write(mut self) -> fmt::Result {
-        let always = |value: f64| Some(value);
-        self.gauge(("steersman_cache_objects", "Objects in memory"), |row| always(row.stats.objects as f64))?;
-        self.gauge(("steersman_cache_bytes", "About how much memory the objects take"), |row| {
-            always(row.stats.approximate_bytes as f64)
-        })?;
-        self.counter(("steersman_cache_events", "Changes"), |stats| stats.events)?;
-        self.counter(("steersman_cache_relists", "Lists after the first"), |stats| stats.relists)?;
-        self.counter(("steersman_cache_watch_restarts", "Watches after the first"), |stats| stats.watch_restarts)?;
-        self.counter(
-            ("steersman_cache_decode_errors", "Objects that did not fit their type, each time they came"),
-            |stats| stats.decode_errors,
-        )?;
-        self.counter(
-            ("steersman_cache_index_errors", "Objects that an index left out, each time they came"),
-            |stats| stats.index_errors,
-        )?;
-        self.gauge(("steersman_cache_handler_behind", "What the slowest handler has still to be told"), |row| {
-            let behind = row.stats.handlers.iter().map(|handler| handler.behind + handler.pending);
-            always(behind.max().unwrap_or_default() as f64)
-        })?;
-        self.gauge(("steersman_cache_since_last_event_seconds", "Since something changed"), |row| {
-            row.stats.since_last_event.map(|since| since.as_secs_f64())
-        })?;
-        self.gauge(("steersman_cache_since_heard_seconds", "Since the server said anything"), |row| {
-            row.stats.since_heard.map(|since| since.as_secs_f64())
-        })?;
-        self.gauge(("steersman_cache_own_writes_pending", "Own writes that are not shown yet"), |row| {
-            always(row.stats.own_writes.pending as f64)
-        })?;
-        self.counter(("steersman_cache_own_writes", "Writes of clients that read from it"), |stats| {
-            stats.own_writes.writes
-        })?;
-        self.counter(("steersman_cache_own_write_waits", "Reads that waited for own writes"), |stats| {
-            stats.own_writes.waits
-        })?;
-        self.counter(("steersman_cache_own_write_timeouts", "Reads that waited for own writes in vain"), |stats| {
-            stats.own_writes.timeouts
-        })?;
-        self.gauge(("steersman_cache_own_write_lag_seconds", "Until the last own write was shown"), |row| {
-            always(row.stats.own_writes.last_lag.as_secs_f64())
-        })?;
-        self.gauge(("steersman_cache_synced", "Whether it is up to date, as far as the server has told"), |row| {
-            always(f64::from(u8::from(row.state == InformerState::Synced)))
-        })
-    }
-
-    fn gauge(&mut self, named: Named, value: impl Fn(&Row) -> Option<f64>) -> fmt::Result {
-        self.family(named, MetricType::Gauge, |row, metric| match value(row) {
-            Some(value) => metric.encode_gauge(&value),
-            None => Ok(()),
-        })
-    }
-
-    fn counter(&mut self, named: Named, value: impl Fn(&InformerStats) -> u64) -> fmt::Result {
-        self.family(named, MetricType::Counter, |row, metric| {
-            metric.encode_counter::<NoLabelSet, _, u64>(&value(&row.stats), None)
-        })
-    }
-
-    fn family(
-        &mut self,
-        (name, help): Named,
-        kind: MetricType,
-        encode: impl Fn(&Row, &mut MetricEncoder<'_>) -> fmt::Result,
-    ) -> fmt::Result {
-        let mut metric = self.page.encode_descriptor(name, help, None, kind)?;
-        self.rows.iter().try_for_each(|row| {
-            let GroupVersionKind { group, version, kind } = &row.gvk;
-            let scope = escape(&row.scope);
-            let labels = [("group", &**group), ("version", version), ("kind", kind), ("scope", &scope)];
-            encode(row, &mut metric.encode_family(&labels)?)
-        })
-    }
-}
-
-/// The encoder writes a label's value as it is; kinds have nothing to escape.
-fn escape(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_selector_may_contain_does_not_break_the_page() {
-        assert_eq!(escape("with a=\"\\\n"), r#"with a=\"\\\n"#);
-    }
+fn write(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
+    let mut counter = |named: Named, value: fn(&InformerStats) -> u64| {
+        page.counters(named, rows.iter().map(|row| (row.labels(), value(&row.stats))))
+    };
+    counter(("steersman_cache_events", "Changes"), |stats| stats.events)?;
+    counter(("steersman_cache_relists", "Lists after the first"), |stats| stats.relists)?;
+    counter(("steersman_cache_watch_restarts", "Watches after the first"), |stats| stats.watch_restarts)?;
+    counter(("steersman_cache_decode_errors", "Objects that did not fit their type, each time they came"), |stats| {
+        stats.decode_errors
+    })?;
+    counter(("steersman_cache_index_errors", "Objects that an index left out, each time they came"), |stats| {
+        stats.index_errors
+    })?;
+    counter(("steersman_cache_own_writes", "Writes of clients that read from it"), |stats| stats.own_writes.writes)?;
+    counter(("steersman_cache_own_write_waits", "Reads that waited for own writes"), |stats| stats.own_writes.waits)?;
+    counter(("steersman_cache_own_write_timeouts", "Reads that waited for own writes in vain"), |stats| {
+        stats.own_writes.timeouts
+    })?;
+    let mut gauge = |named: Named, value: fn(&Row) -> Option<f64>| {
+        page.gauges(named, rows.iter().filter_map(|row| Some((row.labels(), value(row)?))))
+    };
+    gauge(("steersman_cache_objects", "Objects in memory"), |row| Some(row.stats.objects as f64))?;
+    gauge(("steersman_cache_bytes", "About how much memory the objects take"), |row| {
+        Some(row.stats.approximate_bytes as f64)
+    })?;
+    gauge(("steersman_cache_handler_behind", "What the slowest handler has still to be told"), |row| {
+        let behind = row.stats.handlers.iter().map(|handler| handler.behind + handler.pending);
+        Some(behind.max().unwrap_or_default() as f64)
+    })?;
+    gauge(("steersman_cache_since_last_event_seconds", "Since something changed"), |row| {
+        row.stats.since_last_event.map(|since| since.as_secs_f64())
+    })?;
+    gauge(("steersman_cache_since_heard_seconds", "Since the server said anything"), |row| {
+        row.stats.since_heard.map(|since| since.as_secs_f64())
+    })?;
+    gauge(("steersman_cache_own_writes_pending", "Own writes that are not shown yet"), |row| {
+        Some(row.stats.own_writes.pending as f64)
+    })?;
+    gauge(("steersman_cache_own_write_lag_seconds", "Until the last own write was shown"), |row| {
+        Some(row.stats.own_writes.last_lag.as_secs_f64())
+    })?;
+    gauge(("steersman_cache_own_write_longest_lag_seconds", "Until an own write was shown, at the longest"), |row| {
+        Some(row.stats.own_writes.longest_lag.as_secs_f64())
+    })?;
+    gauge(("steersman_cache_synced", "Whether it is up to date, as far as the server has told"), |row| {
+        Some(f64::from(u8::from(row.state == InformerState::Synced)))
+    })
 }

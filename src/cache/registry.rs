@@ -16,11 +16,10 @@ use super::{
     tend::Declared,
 };
 use crate::{
-    client::Connection,
+    client::{Connection, Link, Requests},
     object::{KubeObject, StaticKind},
 };
 use hashbrown::HashMap;
-use kube_client::Client;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
@@ -37,7 +36,7 @@ use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 pub struct Cache(Arc<Shared>);
 
 struct Shared {
-    client: Client,
+    client: Link,
     options: CacheOptions,
     state: Mutex<State>,
     /// Of kinds that are not there; runs with the cache.
@@ -146,7 +145,12 @@ impl Cache {
         Ok(())
     }
 
-    pub(super) fn client(&self) -> &Client {
+    /// What it has asked the server for.
+    pub(crate) fn requests(&self) -> Requests {
+        self.0.client.requests()
+    }
+
+    pub(super) fn client(&self) -> &Link {
         &self.0.client
     }
 

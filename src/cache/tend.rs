@@ -15,9 +15,8 @@ use super::{
     reflect::{Failure, Pace},
     select::Resource,
 };
-use crate::object::Metadata;
+use crate::{client::Link, object::Metadata};
 use k8s_openapi::api::core::v1::Namespace;
-use kube_client::Client;
 use kube_core::GroupVersionKind;
 use std::{
     sync::{Arc, OnceLock},
@@ -53,7 +52,7 @@ impl Declared {
     }
 
     /// Keep it up to date until it is `over`; afterwards none of its tasks is left.
-    pub(super) async fn tend(&self, client: &Client, arrivals: &Arrivals, over: impl Future) {
+    pub(super) async fn tend(&self, client: &Link, arrivals: &Arrivals, over: impl Future) {
         let mut loops = Loops::default();
         let keep = async {
             self.core.set_condition(Condition::Starting);
@@ -79,7 +78,7 @@ impl Declared {
 
     /// Where the kind is, as its type says or else the server; waits for as long as the server has no such kind. Of what was `refused` although the kind
     /// is there the loops try again, later and later.
-    async fn find(&self, client: &Client, arrivals: &Arrivals, refused: Option<Failure>, pace: &mut Pace) -> Resource {
+    async fn find(&self, client: &Link, arrivals: &Arrivals, refused: Option<Failure>, pace: &mut Pace) -> Resource {
         let mut waiting = None;
         loop {
             match discover(client, &self.gvk).await {

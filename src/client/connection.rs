@@ -1,5 +1,6 @@
 //! How to reach a cluster.
 
+use super::Link;
 use kube_client::{Client, Config};
 use std::fmt;
 
@@ -19,23 +20,30 @@ pub enum Connection {
 
 impl Connection {
     /// For requests: as the configuration says.
-    pub(crate) fn client(self) -> Result<Client, kube_client::Error> {
+    pub(crate) fn client(self) -> Result<Link, kube_client::Error> {
         match self {
-            Self::Config(config) => Client::try_from(*config),
-            Self::Client(client) => Ok(client),
+            Self::Config(config) => {
+                let host = host(&config);
+                Ok(Link::new(Client::try_from(*config)?, host))
+            }
+            Self::Client(client) => Ok(client.into()),
         }
     }
 
     /// For watches: what the server refuses is told.
-    pub(crate) fn watching(self) -> Result<Client, kube_client::Error> {
-        match self {
-            Self::Config(mut config) => {
-                config.default_retry = false;
-                Client::try_from(*config)
-            }
-            Self::Client(client) => Ok(client),
+    pub(crate) fn watching(mut self) -> Result<Link, kube_client::Error> {
+        if let Self::Config(config) = &mut self {
+            config.default_retry = false;
         }
+        self.client()
     }
+}
+
+/// As client-go labels it.
+fn host(config: &Config) -> String {
+    let authority = config.cluster_url.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    // Without a name and a password, should somebody have put them there.
+    authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
 impl From<Config> for Connection {

@@ -50,6 +50,7 @@ mod dynamic;
 mod error;
 mod finalizer;
 mod intercept;
+mod link;
 pub mod owner;
 mod patch;
 mod read;
@@ -59,7 +60,6 @@ mod upsert;
 mod wire;
 mod write;
 
-pub(crate) use self::consistency::BOUND as OWN_WRITES_BOUND;
 pub use self::{
     change::Change,
     connection::Connection,
@@ -69,9 +69,14 @@ pub use self::{
     error::{BoxError, Error, IgnoreNotFound, Result},
     finalizer::{Deletion, Finalize, add_finalizer, has_finalizer, remove_finalizer},
     intercept::{Call, Interceptor, Verb},
+    link::ClientMetrics,
     patch::{Deleting, Patch, Propagation},
     settings::Validation,
     subresource::Subresource,
+};
+pub(crate) use self::{
+    consistency::BOUND as OWN_WRITES_BOUND,
+    link::{Link, Requests},
 };
 use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
 use crate::{
@@ -97,7 +102,7 @@ struct Inner {
 
 /// What a client shares with all that were made from it.
 struct Family {
-    kube: kube_client::Client,
+    link: Link,
     kinds: Kinds,
     /// Whose writes reads must show.
     token: Token,
@@ -109,7 +114,7 @@ impl Client {
     /// # Panics
     /// If it is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>) -> Result<Self> {
-        let family = Family { kube: connection.into().client()?, kinds: Kinds::default(), token: Token::default() };
+        let family = Family { link: connection.into().client()?, kinds: Kinds::default(), token: Token::default() };
         let settings = Settings::default();
         Ok(Self(Arc::new(Inner { family: Arc::new(family), cache: None, interceptor: None, settings })))
     }
@@ -138,7 +143,7 @@ impl Client {
 
     /// For what is not here: logs, exec, watches of your own.
     pub fn kube(&self) -> &kube_client::Client {
-        &self.0.family.kube
+        self.0.family.link.kube()
     }
 
     /// As the type says, or the server.

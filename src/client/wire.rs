@@ -72,7 +72,7 @@ pub(super) struct PageMeta {
 impl Client {
     /// The body of the answer; what is no success is an error in the server's words.
     pub(super) async fn send(&self, asking: Asking, list: bool) -> Result<Bytes> {
-        let response = self.kube().send(asking.request(list)?).await?;
+        let response = self.0.family.link.send(asking.request(list)?).await?;
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         if parts.status.is_success() { Ok(body) } else { Err(refusal(&Response::from_parts(parts, body)).into()) }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is pushed: controllers are read when the page is asked for, and the series of one that is gone are gone.
 
-use super::{Controller, ControllerReport, Shared, Times};
+use super::{Controller, ControllerReport, QueueSnapshot, Shared, Times};
 use crate::{
     page::{Buckets, Named, Page, Sample},
     source::WatchStats,
@@ -66,13 +66,25 @@ impl Metrics for Measured {}
 
 /// A controller whose kind of request does not matter.
 trait Reported: Send + Sync {
+    /// `None` once it has ended.
     fn report(self: Arc<Self>) -> Option<ControllerReport>;
+    fn name(&self) -> &str;
+    /// See [`Controller::queue_snapshot`].
+    fn queue(self: Arc<Self>, most: usize) -> QueueSnapshot;
 }
 
 impl<R: Key> Reported for Shared<R> {
     fn report(self: Arc<Self>) -> Option<ControllerReport> {
         let ended = *self.ended.borrow();
         (!ended).then(|| Controller(self).report())
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn queue(self: Arc<Self>, most: usize) -> QueueSnapshot {
+        Controller(self).queue_snapshot(most)
     }
 }
 
@@ -108,13 +120,25 @@ impl ControllerMetrics {
     }
 }
 
+impl ControllerMetrics {
+    /// Of the controller with this name, if it is still there.
+    pub(crate) fn queue(&self, name: &str, most: usize) -> Option<QueueSnapshot> {
+        let alive: Vec<_> = self.controllers.lock().iter().filter_map(|probe| probe.0.upgrade()).collect();
+        // Of two of one name the earlier one has ended.
+        let named = alive.into_iter().rev().find(|controller| controller.name() == name)?;
+        named.clone().report()?;
+        Some(named.queue(most))
+    }
+}
+
 impl Collector for ControllerMetrics {
     fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
         let reports = self.reports();
         if !reports.is_empty() {
             write(&mut Page(&mut page), &reports)?;
         }
-        encode_queues(&mut page, reports.into_iter().map(|report| (report.name, report.queue)).collect())
+        let queues: Vec<_> = reports.into_iter().map(|report| (report.name, report.queue)).collect();
+        encode_queues(&mut page, &queues)
     }
 }
 

@@ -66,7 +66,7 @@ pub use self::{
     metrics::ControllerMetrics,
     numbers::{ControllerStats, Times},
     options::{Defaults, OnError, Options, Retry},
-    report::{ControllerReport, WatchReport},
+    report::{ControllerReport, QueueReport, QueueSnapshot, WatchReport},
     run::ControllerTask,
 };
 pub use crate::source::{ScopedWatch, WatchError, WatchHandle, WatchState, WatchStats};

@@ -3,11 +3,11 @@
 use super::{Controller, ControllerStats};
 use crate::{
     source::{WatchHandle, WatchState, WatchStats},
-    workqueue::{Key, Stats},
+    workqueue::{Entry, EntryState, Key, Stats},
 };
 use kube_core::GroupVersionKind;
 use serde::Serialize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{cmp::Reverse, sync::atomic::Ordering::Relaxed};
 
 /// A controller at one moment: see [`Controller::report`].
 #[derive(Clone, Debug, Serialize)]
@@ -39,6 +39,30 @@ pub struct WatchReport {
     pub error: Option<String>,
     /// What it has done.
     pub stats: WatchStats,
+}
+
+/// A controller's queue in numbers: see [`ManagerHandle::queues`](crate::manager::ManagerHandle::queues).
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct QueueReport {
+    /// The controller's name.
+    pub controller: String,
+    /// At one moment.
+    pub stats: Stats,
+}
+
+/// A controller's queue with its keys as text: see [`Controller::queue_snapshot`].
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct QueueSnapshot {
+    /// The controller's name.
+    pub controller: String,
+    /// Its numbers, of the moment before.
+    pub stats: Stats,
+    /// How many keys there are; more than entries, if not all were asked for.
+    pub keys: usize,
+    /// Those that run first, then those that are ready, parked, delayed; each longest waiting first.
+    pub entries: Vec<Entry<String>>,
 }
 
 impl From<&WatchHandle> for WatchReport {
@@ -82,4 +106,32 @@ impl<R: Key> Controller<R> {
             watches: self.watches().iter().map(WatchReport::from).collect(),
         }
     }
+    /// What is in its queue, at most so many keys, as text. It looks at every key: in async code call it from a blocking task.
+    ///
+    /// # Panics
+    /// Before the controller is built.
+    pub fn queue_snapshot(&self, most: usize) -> QueueSnapshot {
+        let stats = self.queue().stats();
+        let mut entries = self.queue().snapshot();
+        let keys = entries.len();
+        entries.sort_by_key(|entry| (rank(entry.state), Reverse(entry.added_ago)));
+        entries.truncate(most);
+        let entries = entries.into_iter().map(in_words).collect();
+        QueueSnapshot { controller: self.name().to_owned(), stats, keys, entries }
+    }
+}
+
+fn rank(state: EntryState) -> u8 {
+    match state {
+        EntryState::Running { .. } => 0,
+        EntryState::Ready { .. } => 1,
+        EntryState::Parked { .. } => 2,
+        EntryState::Delayed { .. } => 3,
+        EntryState::Idle => 4,
+    }
+}
+
+fn in_words<R: Key>(entry: Entry<R>) -> Entry<String> {
+    let Entry { key, state, priority, added_ago, attempts, last_error, reasons } = entry;
+    Entry { key: format!("{key:?}"), state, priority, added_ago, attempts, last_error, reasons }
 }

@@ -9,9 +9,10 @@ use super::{
 };
 use crate::{
     cache::{Cache, CacheMetrics, CacheOptions},
-    client::{Client, Connection},
+    client::{Client, ClientMetrics, Connection},
     controller::{ControllerMetrics, Defaults, Options},
     object::StaticKind,
+    recorder::RecorderMetrics,
 };
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -89,10 +90,16 @@ impl ManagerBuilder {
             Some(election) => Some(Elector::new(client.kube().clone(), election)?),
             None => None,
         };
-        let controllers = ControllerMetrics::default();
+        let (controllers, recorders) = (ControllerMetrics::default(), RecorderMetrics::default());
         let mut registry = Registry::default();
         registry.register_collector(Box::new(controllers.clone()));
         registry.register_collector(Box::new(CacheMetrics::new(&cache)));
+        registry.register_collector(Box::new(ClientMetrics::new(&client)));
+        registry.register_collector(Box::new(recorders.clone()));
+        #[cfg(feature = "admin")]
+        let certificates = crate::tls::TlsMetrics::default();
+        #[cfg(feature = "admin")]
+        registry.register_collector(Box::new(certificates.clone()));
         if let Some(election) = &election {
             let metrics = ElectionMetrics::default();
             metrics.watch(election);
@@ -104,6 +111,9 @@ impl ManagerBuilder {
             cache: cache.clone(),
             defaults,
             controllers,
+            recorders,
+            #[cfg(feature = "admin")]
+            certificates,
             registry: Mutex::new(registry),
             checks: Checks::default(),
             groups: Stage::ALL.map(|_| Group::new(failures.clone())),

@@ -26,6 +26,9 @@ pub enum ManagerError {
     /// No cache could be made, or it did not sync.
     #[error(transparent)]
     Cache(Arc<CacheError>),
+    /// Nobody can report events under that name.
+    #[error(transparent)]
+    Recorder(#[from] crate::recorder::RecorderError),
     /// Somebody has failed, and ended it.
     #[error("{name}: {error:#}")]
     Failed {

@@ -37,6 +37,8 @@ mod cluster;
 pub mod election;
 mod error;
 mod readiness;
+mod recording;
+mod reports;
 mod run;
 pub mod signals;
 mod stage;
@@ -46,18 +48,20 @@ pub use self::{
     cluster::Cluster,
     error::ManagerError,
     readiness::{CheckReport, Probe, Readiness},
+    reports::CacheReport,
     stage::{RunContext, Stage},
 };
 
 use self::{
-    election::{Elector, LeaseReport},
+    election::Elector,
     readiness::Checks,
     stage::{Failed, Group, Runnable},
 };
 use crate::{
     cache::{Cache, CacheError},
     client::{Client, Connection},
-    controller::{Controller, ControllerMetrics, ControllerReport, ControllerTask, Defaults},
+    controller::{Controller, ControllerMetrics, ControllerTask, Defaults},
+    recorder::RecorderMetrics,
     workqueue::Key,
 };
 use hashbrown::{HashMap, HashSet, hash_map::Entry};
@@ -86,6 +90,9 @@ struct Shared {
     cache: Cache,
     defaults: Defaults,
     controllers: ControllerMetrics,
+    recorders: RecorderMetrics,
+    #[cfg(feature = "admin")]
+    certificates: crate::tls::TlsMetrics,
     registry: Mutex<Registry>,
     checks: Checks,
     groups: [Group; Stage::ALL.len()],
@@ -149,12 +156,7 @@ impl ManagerHandle {
     }
 
     /// One more thing to ask before it is said that all is well.
-    pub fn add_check(
-        &self,
-        probe: Probe,
-        name: &str,
-        ask: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    ) {
+    pub fn add_check(&self, probe: Probe, name: &str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.0.checks.add(probe, name, ask);
     }
 
@@ -179,16 +181,6 @@ impl ManagerHandle {
         // Into a string it cannot fail.
         let _ = encode(&mut page, &self.0.registry.lock());
         page
-    }
-
-    /// State and numbers of every controller: for debug pages, as JSON or as they are.
-    pub fn controllers(&self) -> Vec<ControllerReport> {
-        self.0.controllers.reports()
-    }
-
-    /// The election it stands in, if there is one: for debug pages, as JSON or as it is.
-    pub fn lease(&self) -> Option<LeaseReport> {
-        self.0.election.as_ref().map(Elector::report)
     }
 
     /// Another cluster by its name.
@@ -227,6 +219,13 @@ impl ManagerHandle {
     }
 }
 
+#[cfg(feature = "admin")]
+impl ManagerHandle {
+    pub(crate) fn watch_certificates(&self, certificates: &Arc<crate::tls::Certificates>) {
+        self.0.certificates.watch(certificates);
+    }
+}
+
 /// What controllers need of a manager.
 impl ManagerHandle {
     pub(crate) fn defaults(&self) -> &Defaults {
@@ -248,11 +247,7 @@ impl ManagerHandle {
     }
 
     /// Run a controller; while it is a standby, too, its sources if it is to be warm.
-    pub(crate) fn run<R: Key>(
-        &self,
-        controller: &Controller<R>,
-        task: ControllerTask<R>,
-    ) -> Result<(), ManagerError> {
+    pub(crate) fn run<R: Key>(&self, controller: &Controller<R>, task: ControllerTask<R>) -> Result<(), ManagerError> {
         let (needs_leader, warms_up) = controller.leads();
         let stage = if needs_leader { Stage::Leader } else { Stage::Controllers };
         let name = controller.name().to_owned();

@@ -30,6 +30,13 @@ pub struct CheckReport {
     pub failure: Option<String>,
 }
 
+impl CheckReport {
+    #[cfg(feature = "admin")]
+    pub(crate) fn failed(name: &str, why: &str) -> Self {
+        Self { name: name.into(), failure: Some(why.to_owned()) }
+    }
+}
+
 type Ask = dyn Fn() -> Result<(), String> + Send + Sync;
 
 #[derive(Clone)]

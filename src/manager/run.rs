@@ -8,14 +8,9 @@ use super::{
     election::{Elector, Fence, Lost},
     stage::{Failed, Stage},
 };
-use std::{future::pending, pin::pin, time::Duration};
-use tokio::{
-    select,
-    sync::oneshot,
-    task::JoinHandle,
-    time::Instant,
-};
 use parking_lot::Mutex;
+use std::{future::pending, pin::pin, time::Duration};
+use tokio::{select, sync::oneshot, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// What stops promptly may do so, however late it is.

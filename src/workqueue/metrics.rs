@@ -4,13 +4,12 @@
 //! queue next to nothing, a page never shows a depth that contradicts its counters, and the series of a queue that is gone
 //! are gone.
 
-use super::{Band, Histogram, Key, Stats, queue::Shared};
-use crate::sync::Mutex;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet},
-    metrics::MetricType,
+use super::{Band, BandStats, Histogram, Key, Stats, queue::Shared};
+use crate::{
+    page::{Buckets, Named, Page},
+    sync::Mutex,
 };
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -69,8 +68,15 @@ impl fmt::Debug for Probe {
 /// Queues on a Prometheus page, with client-go's names and controller-runtime's labels, so that dashboards keep working.
 /// The label `priority` is that of the nearest [`Band`]: three series per queue, whatever priorities are used.
 ///
-/// A clone shares its queues. Of queues with one name, the page shows the one made last. `steersman_workqueue_oldest_seconds`, the age of the longest waiting key per band, and
-/// `steersman_workqueue_rejected_total`, adds after shutdown, are what upstream does not measure.
+/// A clone shares its queues. Of queues with one name, the page shows the one made last. What upstream does not measure:
+///
+/// | metric | |
+/// |---|---|
+/// | `steersman_workqueue_oldest_seconds` | the age of the longest waiting key, per band |
+/// | `steersman_workqueue_retry_delay_seconds` | how long keys were to wait that were added with a delay |
+/// | `steersman_workqueue_delayed`, `steersman_workqueue_parked` | keys that wait for a time, or to be unparked |
+/// | `steersman_workqueue_rejected_total` | adds after shutdown |
+/// | `steersman_workqueue_limiter_panics_total` | panics of the limiter |
 ///
 /// ```
 /// use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -106,153 +112,82 @@ impl Metrics for Prometheus {
 }
 
 /// One queue on the page.
-struct Row {
-    /// As a label's value is written.
-    name: String,
-    stats: Stats,
-}
-
-type Labels<'a> = [(&'static str, &'a str); 2];
-
-impl Row {
-    fn labels(&self) -> Labels<'_> {
-        [("name", &*self.name), ("controller", &*self.name)]
-    }
-}
-
-/// A metric's name without what the encoder adds to it, and its help.
-type Named = (&'static str, &'static str);
+type Row = (String, Stats);
 
 impl Collector for Prometheus {
     fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
-        encode_queues(&mut page, self.read())
+        encode_queues(&mut page, &self.read())
     }
-}
-
-/// Queues, by their names.
-pub(crate) fn encode_queues(page: &mut DescriptorEncoder<'_>, queues: Vec<(String, Stats)>) -> fmt::Result {
-    let rows: Vec<_> = queues.into_iter().map(|(name, stats)| Row { name: escape(&name), stats }).collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    per_band(page, &rows, ("workqueue_depth", "Keys ready to run"), |stats, band| stats.band(band).depth as f64)?;
-    per_band(
-        page,
-        &rows,
-        ("steersman_workqueue_oldest_seconds", "How long the longest waiting ready key has waited"),
-        |stats, band| stats.band(band).oldest.as_secs_f64(),
-    )?;
-    counter(page, &rows, ("workqueue_adds", "How often a key became ready"), |stats| stats.adds)?;
-    counter(page, &rows, ("workqueue_retries", "How often a key was added with a delay"), |stats| stats.retries)?;
-    counter(page, &rows, ("steersman_workqueue_rejected", "Adds ignored after shutdown"), |stats| stats.rejected)?;
-    counter(
-        page,
-        &rows,
-        ("steersman_workqueue_limiter_panics", "Panics of the limiter, answered with the default delay"),
-        |stats| stats.limiter_panics,
-    )?;
-    histogram(page, &rows, ("workqueue_queue_duration_seconds", "From becoming ready to a worker"), |stats| {
-        &stats.waited
-    })?;
-    histogram(page, &rows, ("workqueue_work_duration_seconds", "From a worker to finished"), |stats| &stats.worked)?;
-    gauge(page, &rows, ("workqueue_unfinished_work_seconds", "The ages of all runs, added up"), |stats| {
-        stats.unfinished.as_secs_f64()
-    })?;
-    gauge(page, &rows, ("workqueue_longest_running_processor_seconds", "The age of the longest run"), |stats| {
-        stats.longest_running.as_secs_f64()
-    })
 }
 
 impl Prometheus {
     /// The queues there are; those that are gone are forgotten.
-    fn read(&self) -> Vec<(String, Stats)> {
-        let mut queues = Vec::new();
+    fn read(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
         self.probes.lock().retain(|probe| {
             let stats = probe.stats();
             let alive = stats.is_some();
-            queues.extend(stats.map(|stats| (probe.name.to_string(), stats)));
+            rows.extend(stats.map(|stats| (probe.name.to_string(), stats)));
             alive
         });
-        queues
+        rows
     }
 }
 
-/// The encoder writes a label's value as it is.
-fn escape(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+/// Queues, by their names.
+pub(crate) fn encode_queues(page: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::Result {
+    if rows.is_empty() { Ok(()) } else { write(&mut Page(page), rows) }
 }
 
-fn family(
-    page: &mut DescriptorEncoder<'_>,
-    (name, help): Named,
-    kind: MetricType,
-    encode: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
-) -> fmt::Result {
-    encode(page.encode_descriptor(name, help, None, kind)?)
+fn write(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
+    let of = |name: &str| vec![("name", name.to_owned()), ("controller", name.to_owned())];
+    let mut per_band = |named: Named, value: fn(&BandStats) -> f64| {
+        let samples = rows.iter().flat_map(|(name, stats)| {
+            Band::ALL.map(|band| {
+                let mut labels = of(name);
+                labels.push(("priority", band.priority().0.to_string()));
+                (labels, value(&stats.band(band)))
+            })
+        });
+        page.gauges(named, samples)
+    };
+    per_band(("workqueue_depth", "Keys ready to run"), |band| band.depth as f64)?;
+    per_band(("steersman_workqueue_oldest_seconds", "How long the longest waiting ready key has waited"), |band| {
+        band.oldest.as_secs_f64()
+    })?;
+    let mut counter = |named: Named, value: fn(&Stats) -> u64| {
+        page.counters(named, rows.iter().map(|(name, stats)| (of(name), value(stats))))
+    };
+    counter(("workqueue_adds", "How often a key became ready"), |stats| stats.adds)?;
+    counter(("workqueue_retries", "How often a key was added with a delay"), |stats| stats.retries)?;
+    counter(("steersman_workqueue_rejected", "Adds ignored after shutdown"), |stats| stats.rejected)?;
+    counter(
+        ("steersman_workqueue_limiter_panics", "Panics of the limiter, answered with the default delay"),
+        |stats| stats.limiter_panics,
+    )?;
+    let mut histogram = |named: Named, value: fn(&Stats) -> &Histogram| {
+        page.histograms(named, rows.iter().map(|(name, stats)| (of(name), buckets(value(stats)))))
+    };
+    histogram(("workqueue_queue_duration_seconds", "From becoming ready to a worker"), |stats| &stats.waited)?;
+    histogram(("workqueue_work_duration_seconds", "From a worker to finished"), |stats| &stats.worked)?;
+    histogram(
+        ("steersman_workqueue_retry_delay_seconds", "How long keys were to wait that were added with a delay"),
+        |stats| &stats.delays,
+    )?;
+    let mut gauge = |named: Named, value: fn(&Stats) -> f64| {
+        page.gauges(named, rows.iter().map(|(name, stats)| (of(name), value(stats))))
+    };
+    gauge(("workqueue_unfinished_work_seconds", "The ages of all runs, added up"), |stats| {
+        stats.unfinished.as_secs_f64()
+    })?;
+    gauge(("workqueue_longest_running_processor_seconds", "The age of the longest run"), |stats| {
+        stats.longest_running.as_secs_f64()
+    })?;
+    gauge(("steersman_workqueue_delayed", "Keys that wait for a time"), |stats| stats.delayed as f64)?;
+    gauge(("steersman_workqueue_parked", "Keys that are parked"), |stats| stats.parked as f64)
 }
 
-fn per_band(
-    page: &mut DescriptorEncoder<'_>,
-    rows: &[Row],
-    named: Named,
-    value: impl Fn(&Stats, Band) -> f64,
-) -> fmt::Result {
-    family(page, named, MetricType::Gauge, |mut metric| {
-        for row in rows {
-            let [name, controller] = row.labels();
-            for band in Band::ALL {
-                let priority = band.priority().0.to_string();
-                let labels = [name, controller, ("priority", &priority)];
-                metric.encode_family(&Pairs(&labels))?.encode_gauge(&value(&row.stats, band))?;
-            }
-        }
-        Ok(())
-    })
-}
-
-fn gauge(page: &mut DescriptorEncoder<'_>, rows: &[Row], named: Named, value: impl Fn(&Stats) -> f64) -> fmt::Result {
-    family(page, named, MetricType::Gauge, |mut metric| {
-        rows.iter().try_for_each(|row| metric.encode_family(&Pairs(&row.labels()))?.encode_gauge(&value(&row.stats)))
-    })
-}
-
-fn counter(page: &mut DescriptorEncoder<'_>, rows: &[Row], named: Named, value: impl Fn(&Stats) -> u64) -> fmt::Result {
-    family(page, named, MetricType::Counter, |mut metric| {
-        rows.iter().try_for_each(|row| {
-            metric.encode_family(&Pairs(&row.labels()))?.encode_counter::<NoLabelSet, _, u64>(&value(&row.stats), None)
-        })
-    })
-}
-
-fn histogram(
-    page: &mut DescriptorEncoder<'_>,
-    rows: &[Row],
-    named: Named,
-    value: impl Fn(&Stats) -> &Histogram,
-) -> fmt::Result {
-    family(page, named, MetricType::Histogram, |mut metric| {
-        rows.iter().try_for_each(|row| {
-            let histogram = value(&row.stats);
-            let bounds = Histogram::BOUNDS.into_iter().chain([f64::MAX]);
-            let buckets: Vec<_> = bounds.zip(*histogram.counts()).collect();
-            metric.encode_family(&Pairs(&row.labels()))?.encode_histogram::<NoLabelSet>(
-                histogram.seconds(),
-                histogram.count(),
-                &buckets,
-                None,
-            )
-        })
-    })
-}
-
-/// Labels of a length known only here.
-#[derive(Debug)]
-struct Pairs<'a>(&'a [(&'static str, &'a str)]);
-
-impl EncodeLabelSet for Pairs<'_> {
-    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|pair| prometheus_client::encoding::EncodeLabel::encode(pair, encoder.encode_label()))
-    }
+fn buckets(histogram: &Histogram) -> Buckets {
+    let bounds = Histogram::BOUNDS.into_iter().chain([f64::MAX]);
+    Buckets { buckets: bounds.zip(*histogram.counts()).collect(), sum: histogram.seconds() }
 }

@@ -156,6 +156,7 @@ impl<K: Key> State<K> {
             retries: self.counters.retries,
             rejected: self.counters.rejected,
             limiter_panics: self.counters.limiter_panics,
+            delays: self.counters.delays,
             waited: self.counters.waited,
             worked: self.counters.worked,
             ..Stats::default()

@@ -150,6 +150,9 @@ impl<K: Key> State<K> {
         let slot = &mut self.slots[at];
         if let When::At { due, backoff, replace } = when {
             self.counters.retries += 1;
+            if !stays {
+                self.counters.delays.observe(due.saturating_sub(now));
+            }
             if backoff {
                 // A wait for an earlier backoff goes on.
                 let pending = slot.pending == Pending::Time && slot.backoff_until > now && !replace;

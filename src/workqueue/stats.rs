@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A queue's numbers at one moment; no two of them contradict each other.
 ///
-/// Counters only grow. Histograms stay empty in a queue without [`Metrics`](super::Metrics), which reads the clock less.
+/// Counters only grow. The histograms of [`waited`](Self::waited) and [`worked`](Self::worked) stay empty in a queue without [`Metrics`](super::Metrics), which reads the clock less.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     /// Ready keys per band, lowest first; those that run and were added again count too.
@@ -25,6 +25,8 @@ pub struct Stats {
     pub rejected: u64,
     /// Panics of the limiter, each answered with the default delay.
     pub limiter_panics: u64,
+    /// How long keys were to wait that were added with a delay; not those that were ready already.
+    pub delays: Histogram,
     /// From becoming ready to a worker.
     pub waited: Histogram,
     /// From a worker to finished.
@@ -100,6 +102,7 @@ pub(super) struct Counters {
     pub(super) retries: u64,
     pub(super) rejected: u64,
     pub(super) limiter_panics: u64,
+    pub(super) delays: Histogram,
     pub(super) waited: Histogram,
     pub(super) worked: Histogram,
 }

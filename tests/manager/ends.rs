@@ -34,10 +34,7 @@ async fn who_does_not_stop_within_the_grace_period_is_dropped_and_named() -> any
     let begun = Instant::now();
     let error = running.stop().await.unwrap_err();
     assert_eq!(begun.elapsed().as_secs(), 31, "the grace period, and a moment for the stages that were kept waiting");
-    assert_eq!(
-        error.to_string(),
-        "not stopped within the grace period of 30 s, and dropped: deaf leader, deaf one"
-    );
+    assert_eq!(error.to_string(), "not stopped within the grace period of 30 s, and dropped: deaf leader, deaf one");
     Ok(())
 }
 

@@ -4,6 +4,9 @@
 //!
 //! Every check runs two thousand schedules; `cargo xtask soak model` runs them for longer.
 
+#[allow(dead_code, unreachable_pub, reason = "the checks use nothing of it")]
+#[path = "../../src/page.rs"]
+mod page;
 mod schedules;
 mod sync;
 #[allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "the checks use a part of the queue's API")]

@@ -52,7 +52,7 @@ impl<P: Payload> Scene<P> {
             metadata_only: std::any::type_name::<P>().ends_with("MetadataOnly"),
         };
         let part = whole(&core);
-        let reflector = Reflector::new(client.clone(), place, part, 2);
+        let reflector = Reflector::new(client.clone().into(), place, part, 2);
         let running = tokio::spawn(async { drop(reflector.run().await) });
         Self { server, maps: Api::default_namespaced(client), core, running }
     }

@@ -28,10 +28,11 @@ pub(crate) use self::{pace::Pace, place::Place};
 use crate::{
     cache::store::Entry,
     caught::caught,
+    client::Link,
     object::{Decoder, ObjectKey, Payload, Undecodable},
 };
 use http::{Request, Response, header::RETRY_AFTER};
-use kube_client::{Client, client::Body};
+use kube_client::client::Body;
 use rand::RngExt;
 use serde_json::value::RawValue;
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -106,7 +107,7 @@ struct Next {
 }
 
 pub(crate) struct Reflector<S> {
-    client: Client,
+    client: Link,
     place: Place,
     sink: S,
     page_size: u32,
@@ -117,7 +118,7 @@ pub(crate) struct Reflector<S> {
 }
 
 impl<S: Sink> Reflector<S> {
-    pub(crate) fn new(client: Client, place: Place, sink: S, page_size: u32) -> Self {
+    pub(crate) fn new(client: Link, place: Place, sink: S, page_size: u32) -> Self {
         Self { client, place, sink, page_size, streams: true, heard: Instant::now() }
     }
 

@@ -39,7 +39,7 @@ impl Elector {
     pub fn new(connection: impl Into<Connection>, options: LeaderElection) -> Result<Self, ElectionError> {
         let options = options.checked()?;
         let client = connection.into().watching().map_err(ElectionError::Connection)?;
-        let (door, lease) = (Door::new(client, &options), options.lease().into());
+        let (door, lease) = (Door::new(client.kube().clone(), &options), options.lease().into());
         Ok(Self(Arc::new(Shared { options, lease, door, status: Mutex::default() })))
     }
 

@@ -51,10 +51,22 @@ pub(super) struct Bans {
     #[serde(rename = "multiple-versions")]
     _multiple_versions: Deny,
     #[serde(default)]
-    pub(super) deny: Vec<Reasoned>,
+    pub(super) deny: Vec<Ban>,
     /// Versions that do not count when a crate is there twice.
     #[serde(default)]
     pub(super) skip: Vec<Reasoned>,
+}
+
+/// A crate that nobody may use, but for some.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ban {
+    #[serde(rename = "crate")]
+    pub(super) spec: CrateSpec,
+    /// Crates that may.
+    #[serde(default)]
+    pub(super) wrappers: Vec<String>,
+    pub(super) reason: String,
 }
 
 /// A crate and why it is listed.

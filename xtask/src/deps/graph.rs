@@ -105,6 +105,12 @@ impl Graph {
         versions
     }
 
+    /// The names of those that need `package` directly; a member of the workspace that nobody needs has none.
+    pub(super) fn dependents(&self, package: &Package) -> impl Iterator<Item = &str> {
+        let ids = self.dependents.get(&package.id).into_iter().flatten();
+        ids.map(|id| self.packages.get(id).map_or(id.as_str(), |package| &package.name))
+    }
+
     /// The ways from `package` to the workspace, a line for each direct dependent.
     pub(super) fn pulled_in_by(&self, package: &Package) -> String {
         let Some(dependents) = self.dependents.get(&package.id) else { return "  a member of the workspace".into() };

@@ -73,6 +73,9 @@ fn source_problem(graph: &Graph, package: &Package) -> Option<String> {
 
 fn ban_problem(config: &Config, graph: &Graph, package: &Package) -> Option<String> {
     let ban = config.bans.deny.iter().find(|ban| ban.spec.matches(package))?;
+    if !ban.wrappers.is_empty() && graph.dependents(package).all(|name| ban.wrappers.iter().any(|may| may == name)) {
+        return None;
+    }
     Some(format!("{package} is banned by deny.toml: {}\n{}", ban.reason, graph.pulled_in_by(package)))
 }
 
@@ -186,5 +189,13 @@ mod tests {
         let problems = found(&with(ban, "[bans]"));
         assert!(mentions(&problems, "older 0.3.0 is banned by deny.toml: unmaintained: use newer\n  <- app 0.1.0"));
         assert!(mentions(&problems, "forked 0.1.0 comes from git+https://example.org/forked"));
+    }
+    #[test]
+    fn a_ban_can_leave_out_those_who_have_no_choice() {
+        let ban = |who: &str| {
+            let ban = format!(r#"deny = [{{ crate = "twice@1", wrappers = ["{who}"], reason = "no" }}]"#);
+            mentions(&found(&with(&ban, "[bans]")), "twice 1.4.0 is banned")
+        };
+        assert!(ban("app") && !ban("older"));
     }
 }

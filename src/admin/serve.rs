@@ -1,0 +1,132 @@
+//! Connections: so many, each for so long, HTTP/1.1.
+//!
+//! What holds: nobody can keep a connection without asking, nor ask for ever. When the server is told to stop, it accepts nobody, lets requests end for
+//! a few seconds, and leaves no task.
+
+use super::access::Gate;
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    select,
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+/// How long a client may take for its handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long it may take for the head of a request, also for the next one on its connection.
+const HEAD: Duration = Duration::from_secs(30);
+/// How long a connection is used; the request that it has then can end.
+const LIFE: Duration = Duration::from_mins(5);
+/// How long requests may take to end, then, and once the server stops.
+const GRACE: Duration = Duration::from_secs(5);
+/// How many bytes the head of a request may have.
+const MAX_HEAD: usize = 32 << 10;
+
+pub(super) struct Door {
+    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) gate: Option<Gate>,
+    pub(super) router: Router,
+    pub(super) most: usize,
+}
+
+impl Door {
+    pub(super) async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
+        let places = Arc::new(Semaphore::new(self.most));
+        let door = Arc::new(self);
+        let stopping = CancellationToken::new();
+        let mut connections = JoinSet::new();
+        let mut stop = pin!(stop);
+        loop {
+            let next = async {
+                // Nobody closes it.
+                let place = places.clone().acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = select! {
+                biased;
+                () = &mut stop => break,
+                Some(_) = connections.join_next() => continue,
+                next = next => next,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let (door, stopping) = (door.clone(), stopping.clone());
+                    connections.spawn(async move {
+                        door.connection(stream, stopping).await;
+                        drop(place);
+                    });
+                }
+                // A client that gave up is its own affair. Anything else, as too many open files, takes a while to pass.
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the admin server cannot accept a connection");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(listener);
+        stopping.cancel();
+        let ended = async { while connections.join_next().await.is_some() {} };
+        drop(timeout(GRACE, ended).await);
+        connections.shutdown().await;
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, stopping: CancellationToken) {
+        let Some(tls) = self.tls.clone() else { return self.http(stream, stopping).await };
+        let handshake = timeout(HANDSHAKE, TlsAcceptor::from(tls).accept(stream));
+        let accepted = select! {
+            accepted = handshake => accepted,
+            () = stopping.cancelled() => return,
+        };
+        // Whoever fails the handshake has been told why by an alert.
+        if let Ok(Ok(stream)) = accepted {
+            self.http(stream, stopping).await;
+        }
+    }
+
+    async fn http(self: Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send, stopping: CancellationToken) {
+        let service = service_fn(move |request| {
+            let door = self.clone();
+            async move { Ok::<_, Infallible>(door.answer(request).await) }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(MAX_HEAD);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        // How a connection ends is its client's affair.
+        select! {
+            _ = &mut connection => return,
+            () = stopping.cancelled() => {}
+            () = sleep(LIFE) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        drop(timeout(GRACE, connection).await);
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        if let Some(gate) = &self.gate
+            && let Some(refused) = gate.refuse(&parts).await
+        {
+            return refused;
+        }
+        // It is ready at once, and does not fail.
+        let mut router = self.router.clone();
+        router.call(Request::from_parts(parts, body)).await.unwrap_or_else(|never| match never {})
+    }
+}
+
+fn is_of_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,255 @@
+//! Logs to stderr, for people or as JSON, with levels that can be changed while the process runs. Feature `logging`.
+//!
+//! Everything here logs by `tracing`, and is silent without a subscriber. [`init`] sets one; a program that has its own does not need this. There is no state
+//! but tracing's.
+//!
+//! ```
+//! use steersman::logging::{self, Format, LoggingError};
+//! use tracing::level_filters::LevelFilter;
+//!
+//! let levels = logging::init(Format::Json, "info,kube_client=warn")?;
+//! tracing::info!(controller = "website", "started");
+//! levels.set("steersman::cache", LevelFilter::DEBUG); // from now on
+//! assert_eq!(levels.to_string(), "kube_client=warn,steersman::cache=debug,info");
+//!
+//! let twice = logging::init(Format::Human, "debug").unwrap_err();
+//! assert!(matches!(twice, LoggingError::AlreadySet));
+//! # Ok::<_, LoggingError>(())
+//! ```
+
+use serde::Serialize;
+use std::{fmt, io::stderr};
+use tracing::{Subscriber, level_filters::LevelFilter, subscriber::set_global_default};
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::Targets,
+    fmt::{MakeWriter, layer},
+    layer::SubscriberExt,
+    reload,
+};
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// Text, for people who look at a terminal.
+    #[default]
+    Human,
+    /// An object on each line, for programs that collect logs. Fields stand beside `message`; the spans around are in `spans`.
+    Json,
+}
+
+/// Log everything that passes the filter, to stderr, from now on.
+///
+/// A filter is a level, `info`, or several for parts of programs: `info,steersman::cache=debug,kube_client=off`. An empty one is `info`.
+pub fn init(format: Format, filter: &str) -> Result<Levels, LoggingError> {
+    let (subscriber, levels) = subscriber(format, filter, stderr)?;
+    set_global_default(subscriber).map_err(|_| LoggingError::AlreadySet)?;
+    Ok(levels)
+}
+
+/// What [`init`] sets, for a part of a program (`tracing::subscriber::with_default`) and to write elsewhere.
+pub fn subscriber<W>(
+    format: Format,
+    filter: &str,
+    writer: W,
+) -> Result<(impl Subscriber + Send + Sync, Levels), LoggingError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let targets = parse(filter)?;
+    let (filter, handle) = reload::Layer::new(targets);
+    let lines = layer().with_writer(writer).with_ansi(false);
+    let lines = match format {
+        Format::Human => lines.boxed(),
+        Format::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed(),
+    };
+    Ok((Registry::default().with(filter).with(lines), Levels(handle)))
+}
+
+fn parse(filter: &str) -> Result<Targets, LoggingError> {
+    let filter = if filter.trim().is_empty() { "info" } else { filter };
+    filter.parse().map_err(|error: tracing_subscriber::filter::ParseError| LoggingError::Filter {
+        filter: filter.to_owned(),
+        why: error.to_string(),
+    })
+}
+
+/// What is logged, to be changed at any time. Clones mean the same. Once its subscriber is gone, nothing changes any more.
+#[derive(Clone)]
+pub struct Levels(reload::Handle<Targets, Registry>);
+
+/// The level of a part of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TargetLevel {
+    /// A module's path, or its beginning; `None` stands for all that are not named.
+    pub target: Option<String>,
+    /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+}
+
+impl Levels {
+    /// From now on, for this part of the program: `steersman::cache`. The longest that fits counts.
+    pub fn set(&self, target: &str, level: LevelFilter) {
+        self.change(|targets| *targets = std::mem::take(targets).with_target(target, level));
+    }
+
+    /// From now on, for everything that is not named.
+    pub fn set_default(&self, level: LevelFilter) {
+        self.change(|targets| *targets = std::mem::take(targets).with_default(level));
+    }
+
+    /// From now on, and nothing of what was said before: the same text as for [`init`].
+    pub fn replace(&self, filter: &str) -> Result<(), LoggingError> {
+        let new = parse(filter)?;
+        self.change(|targets| *targets = new);
+        Ok(())
+    }
+
+    /// All of them, those of the longest targets first.
+    pub fn list(&self) -> Vec<TargetLevel> {
+        let listed = self.0.with_current(|targets| {
+            let named = targets.iter().map(|(target, level)| (Some(target.to_owned()), level));
+            let default = targets.default_level().map(|level| (None, level));
+            let mut all: Vec<_> = named.chain(default).collect();
+            all.sort_by_key(|(target, _)| std::cmp::Reverse(target.as_ref().map(String::len)));
+            all.dedup();
+            all.into_iter().map(|(target, level)| TargetLevel { target, level: level.to_string() }).collect()
+        });
+        listed.unwrap_or_default()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Targets)) {
+        // It fails only if the subscriber is gone, or if somebody panicked while changing it: then there is nothing to change.
+        drop(self.0.modify(change));
+    }
+}
+
+/// As a filter.
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |TargetLevel { target, level }| match target {
+            Some(target) => format!("{target}={level}"),
+            None => level,
+        };
+        f.write_str(&self.list().into_iter().map(shown).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl fmt::Debug for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Levels").field(&self.to_string()).finish()
+    }
+}
+
+/// Why nothing is logged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoggingError {
+    /// There is one subscriber for a process.
+    #[error(
+        "logs of this process go elsewhere already: call `logging::init` once, and before anybody else sets a subscriber of tracing's"
+    )]
+    AlreadySet,
+    /// The filter cannot be read.
+    #[error("`{filter}` is no filter: {why}: write `info`, or `info,steersman::cache=debug`")]
+    Filter {
+        /// As it was given.
+        filter: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+    use serde_json::Value;
+    use std::{
+        io::{self, Write},
+        sync::Arc,
+    };
+    use tracing::subscriber::with_default;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Lines {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock())).unwrap()
+        }
+    }
+
+    impl Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend(line);
+            Ok(line.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn to(lines: &Lines) -> impl Fn() -> Lines + use<> {
+        let lines = lines.clone();
+        move || lines.clone()
+    }
+
+    #[test]
+    fn a_level_changes_for_one_target_while_it_runs() {
+        let lines = Lines::default();
+        let (subscriber, levels) = subscriber(Format::Human, "warn", to(&lines)).unwrap();
+        with_default(subscriber, || {
+            let say = || {
+                tracing::debug!(target: "shop::cache", "of the cache");
+                tracing::debug!(target: "shop::client", "of the client");
+                lines.take()
+            };
+            assert_eq!(say(), "");
+            levels.set("shop::cache", LevelFilter::DEBUG);
+            let said = say();
+            assert!(said.contains("of the cache") && !said.contains("of the client"), "{said}");
+            levels.set_default(LevelFilter::DEBUG);
+            assert!(say().contains("of the client"));
+            levels.set("shop::cache", LevelFilter::OFF);
+            assert!(!say().contains("of the cache"));
+            assert_eq!(levels.to_string(), "shop::cache=off,debug");
+            levels.replace("shop=trace").unwrap();
+            assert!(say().contains("of the cache"));
+        });
+    }
+
+    #[test]
+    fn json_is_one_object_a_line_with_the_spans_around_it() {
+        let lines = Lines::default();
+        let (subscriber, _levels) = subscriber(Format::Json, "", to(&lines)).unwrap();
+        with_default(subscriber, || {
+            tracing::info_span!("reconcile", controller = "website").in_scope(|| {
+                tracing::info_span!("inner").in_scope(|| tracing::info!(answer = 42, "said\nso"));
+            });
+        });
+        let said = lines.take();
+        let line: Value = serde_json::from_str(said.trim_end()).unwrap();
+        assert_eq!(
+            (&line["level"], &line["message"], &line["answer"]),
+            (&"INFO".into(), &"said\nso".into(), &42.into())
+        );
+        assert_eq!((&line["spans"][0]["controller"], &line["spans"][1]["name"]), (&"website".into(), &"inner".into()));
+    }
+
+    #[test]
+    fn a_filter_that_cannot_be_read_is_an_error_that_shows_one_that_can() {
+        let error = parse("steersman=loud").unwrap_err().to_string();
+        assert!(
+            error.starts_with("`steersman=loud` is no filter: ") && error.contains("steersman::cache=debug"),
+            "{error}"
+        );
+        let (subscriber, levels) = subscriber(Format::Human, "info", io::sink).unwrap();
+        assert!(levels.replace("x=").is_err() || levels.to_string() == "x=trace");
+        drop(subscriber);
+        levels.set("x", LevelFilter::DEBUG);
+        assert_eq!(levels.list(), []);
+    }
+}
