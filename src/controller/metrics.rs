@@ -123,7 +123,7 @@ impl ControllerMetrics {
 impl ControllerMetrics {
     /// Of the controller with this name, if it is still there.
     pub(crate) fn queue(&self, name: &str, most: usize) -> Option<QueueSnapshot> {
-        let alive: Vec<_> = self.controllers.lock().iter().filter_map(|probe| probe.0.upgrade()).collect();
+        let alive: Vec<_> = self.controllers.lock().iter().filter_map(|probe| probe.controller.upgrade()).collect();
         // Of two of one name the earlier one has ended.
         let named = alive.into_iter().rev().find(|controller| controller.name() == name)?;
         named.clone().report()?;

@@ -75,7 +75,9 @@ pub(super) struct Ban {
 pub(super) struct Reasoned {
     #[serde(rename = "crate")]
     pub(super) spec: CrateSpec,
-    pub(super) reason: String,
+    /// For people: it has to be there.
+    #[serde(rename = "reason")]
+    _reason: String,
 }
 
 #[derive(Deserialize)]
