@@ -1,4 +1,4 @@
-//! From kinds to a controller: `Controller::builder("website").cache(&cache).for_::<Website>().owns::<Deployment>().build(reconciler)`.
+//! From kinds to a controller: `manager.controller("website").for_::<Website>().owns::<Deployment>().reconcile(reconciler)`.
 //!
 //! * [`for_`](Builder::for_) is the kind that is reconciled, [`owns`](Builder::owns) what it creates, [`watches`](Builder::watches) what matters otherwise,
 //!   [`watches_source`](Builder::watches_source) what comes from elsewhere.
@@ -22,6 +22,12 @@
 //! let _ = Controller::builder("x").for_::<Pod>().build(reconciler);
 //! # }
 //! ```
+//! ```compile_fail
+//! # use {steersman::prelude::*, k8s_openapi::api::core::v1::*};
+//! # fn f(reconciler: impl Reconciler) {
+//! let _ = Controller::builder("x").for_::<Pod>().reconcile(reconciler); // by which manager?
+//! # }
+//! ```
 //!
 //! What can be known only then is an error of [`build`](Builder::build), which says what to do.
 
@@ -32,6 +38,7 @@ use crate::{
         WatchError,
     },
     handler::{self, Handler},
+    manager::{ManagerError, ManagerHandle},
     object::{AnyKind, KubeObject, StaticKind},
     predicate::Predicate,
     reconcile::{Reconciler, Request},
@@ -52,10 +59,15 @@ pub struct Primary {
     namespaced: Option<bool>,
 }
 
-/// Made by [`Controller::builder`]. The type of requests follows from what is watched and reconciled.
-#[must_use = "finish with `build`"]
-pub struct Builder<R: Key, P = NoPrimary> {
+/// State of a builder that no manager made.
+#[derive(Debug)]
+pub struct NoManager;
+
+/// Made by [`ManagerHandle::controller`] or [`Controller::builder`]. The type of requests follows from what is watched and reconciled.
+#[must_use = "finish with `reconcile` or `build`"]
+pub struct Builder<R: Key, P = NoPrimary, M = ManagerHandle> {
     primary: P,
+    manager: M,
     rest: Rest<R>,
 }
 
@@ -77,9 +89,23 @@ type Filters = Vec<Arc<dyn Predicate<AnyKind>>>;
 
 impl<R: Key> Controller<R> {
     /// A controller that you run yourself, see [`Builder::build`]. The name is that of its metrics and logs.
-    pub fn builder(name: &str) -> Builder<R> {
-        let rest = Rest {
-            handle: Self::unbuilt(name),
+    pub fn builder(name: &str) -> Builder<R, NoPrimary, NoManager> {
+        Builder { primary: NoPrimary, manager: NoManager, rest: Rest::new(name) }
+    }
+}
+
+impl ManagerHandle {
+    /// A controller that this manager runs, on its cache and with its defaults. The name is that of its metrics and logs, and must be free in this manager.
+    pub fn controller<R: Key>(&self, name: &str) -> Builder<R> {
+        let builder = Builder { primary: NoPrimary, manager: self.clone(), rest: Rest::new(name) };
+        builder.cache(&self.cache()).defaults(self.defaults()).metrics(self.controller_metrics())
+    }
+}
+
+impl<R: Key> Rest<R> {
+    fn new(name: &str) -> Self {
+        Self {
+            handle: Controller::unbuilt(name),
             cache: None,
             sources: Vec::new(),
             filters: Vec::new(),
@@ -89,28 +115,27 @@ impl<R: Key> Controller<R> {
             share: None,
             groups: None,
             metrics: None,
-        };
-        Builder { primary: NoPrimary, rest }
+        }
     }
 }
 
-impl Builder<Request> {
+impl<M> Builder<Request, NoPrimary, M> {
     /// The kind to reconcile: each event of an object is a request for it.
-    pub fn for_<K: StaticKind>(self) -> Builder<Request, Primary> {
+    pub fn for_<K: StaticKind>(self) -> Builder<Request, Primary, M> {
         self.for_with(Select::<K>::new())
     }
 
     /// [`Self::for_`] with a narrower selection, filters, another form, or a kind named at run time.
-    pub fn for_with<K: KubeObject>(self, watch: impl Into<Watch<K>>) -> Builder<Request, Primary> {
+    pub fn for_with<K: KubeObject>(self, watch: impl Into<Watch<K>>) -> Builder<Request, Primary, M> {
         let watch = watch.into();
         let primary =
             Primary { gvk: watch.gvk().clone(), namespaced: K::static_resource().map(|(_, namespaced)| namespaced) };
-        let Self { rest, .. } = self.watches_with(watch, handler::object());
-        Builder { primary, rest }
+        let Self { rest, manager, .. } = self.watches_with(watch, handler::object());
+        Builder { primary, manager, rest }
     }
 }
 
-impl Builder<Request, Primary> {
+impl<M> Builder<Request, Primary, M> {
     /// A kind that the reconciler creates with a controller reference to the primary object: its events are requests for that.
     pub fn owns<K: StaticKind>(self) -> Self {
         self.owns_with(Select::<K>::new())
@@ -123,7 +148,7 @@ impl Builder<Request, Primary> {
     }
 }
 
-impl<R: Key, P: Kinded> Builder<R, P> {
+impl<R: Key, P: Kinded, M> Builder<R, P, M> {
     /// A kind that matters otherwise.
     pub fn watches<K: StaticKind>(self, handler: impl Handler<K, R>) -> Self {
         self.watches_with(Select::<K>::new(), handler)
@@ -208,7 +233,7 @@ impl<R: Key, P: Kinded> Builder<R, P> {
         self.rest.handle.clone()
     }
 
-    /// Finish; you run the task. Watching nothing yet is no error: [`Controller::watch`] may follow.
+    /// Finish; you run the task, also if a manager made this. Watching nothing yet is no error: [`Controller::watch`] may follow.
     pub fn build(self, reconciler: impl Reconciler<R>) -> Result<(Controller<R>, ControllerTask<R>), BuildError> {
         let Rest { handle, cache, sources, filters, options, defaults, limiter, share, groups, metrics } = self.rest;
         let gvk = self.primary.gvk();
@@ -227,7 +252,7 @@ impl<R: Key, P: Kinded> Builder<R, P> {
             name,
             limiter: limiter.unwrap_or_else(default_limiter),
             share: share.unwrap_or(QueueOptions::<R>::default().share),
-            metrics: metrics.as_ref().map(ControllerMetrics::of_queue),
+            metrics: metrics.as_ref().map(|_| ControllerMetrics::of_queue()),
         });
         handle.finish(Parts { queue, cache, gvk, settings, groups: groups.map(|(_, groups)| groups) });
         let task = ControllerTask::new(handle.clone(), Arc::new(reconciler));
@@ -238,6 +263,22 @@ impl<R: Key, P: Kinded> Builder<R, P> {
             metrics.watch(&handle);
         }
         Ok((handle, task))
+    }
+}
+
+impl<R: Key, P: Kinded> Builder<R, P> {
+    /// Finish; the manager runs it, at once if it is running. Watching nothing yet is no error: [`Controller::watch`] may follow.
+    pub fn reconcile(self, reconciler: impl Reconciler<R>) -> Result<Controller<R>, BuildError> {
+        let (manager, name) = (self.manager.clone(), self.rest.handle.name().to_owned());
+        manager.claim(&name)?;
+        let built = self.build(reconciler).and_then(|(controller, task)| {
+            manager.run(&controller, task)?;
+            Ok(controller)
+        });
+        if built.is_err() {
+            manager.unclaim(&name);
+        }
+        built
     }
 }
 
@@ -263,7 +304,7 @@ impl Kinded for Primary {
     }
 }
 
-impl<R: Key, P: fmt::Debug> fmt::Debug for Builder<R, P> {
+impl<R: Key, P: fmt::Debug, M> fmt::Debug for Builder<R, P, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("name", &self.rest.handle.name())
@@ -288,4 +329,7 @@ pub enum BuildError {
     /// One of its sources cannot be watched.
     #[error(transparent)]
     Watch(#[from] WatchError),
+    /// The manager does not take it.
+    #[error(transparent)]
+    Manager(#[from] ManagerError),
 }

@@ -1,18 +1,16 @@
 //! steersman: Kubernetes controllers in Rust, on the primitives of Go's controller-runtime, with the pains its users
 //! report designed out.
 //!
-//! Built so far:
+//! Data flows one way:
 //!
-//! * [`cache`]: objects in memory, kept up to date by list and watch, shared by everybody.
-//! * [`client`]: reads from the cache, writes to the server.
-//! * [`object`]: objects as the framework sees them: [`ObjectKey`](object::ObjectKey) names one, [`Object`](object::Object) is
-//!   one, with its metadata at hand and its body on request.
-//! * [`event`]: what happened to an object.
-//! * [`source`]: where events come from: kinds in the cluster, channels from outside, sources of your own.
-//! * [`predicate`]: which events wake a controller.
-//! * [`handler`]: events to requests.
-//! * [`workqueue`]: requests waiting for a worker: one slot per key, priorities, delays, backoff, introspection.
-//! * `testing`, with the feature of that name: one test on the embedded API server and on the real one.
+//! * A [`source`] tells [`event`]s: of a kind in the cluster, or from elsewhere. [`predicate`]s drop some, a [`handler`] turns the rest into requests.
+//! * A [`workqueue`] has them wait: one slot per request, priorities, delays, backoff, introspection.
+//! * A [`controller`] runs your [`reconcile::Reconciler`] on each; a [`builder`] puts it together; a [`manager`] owns and runs all of it.
+//! * The [`cache`] has objects in memory, kept up to date by list and watch, shared by everybody. The [`client`] reads from it and writes to the server.
+//! * An [`object`] is its key, its metadata at hand, and its body on request.
+//! * `testing`, with the feature of that name, runs one test on the embedded API server and on the real one.
+//!
+//! [`controller`] has a whole one as an example. The queue alone:
 //!
 //! ```
 //! use steersman::prelude::*;
@@ -32,7 +30,9 @@ mod caught;
 pub mod client;
 pub mod controller;
 pub mod event;
+mod fence;
 pub mod handler;
+pub mod manager;
 pub mod object;
 mod page;
 pub mod predicate;
@@ -49,6 +49,7 @@ pub mod prelude {
     pub use crate::client::Client;
     pub use crate::controller::Controller;
     pub use crate::event::Event;
+    pub use crate::manager::{Manager, signals};
     pub use crate::object::{KubeObject, Metadata, Object, ObjectKey};
     pub use crate::reconcile::{Context, Failure, Reconciler, Request, Result};
     pub use crate::source::Source;

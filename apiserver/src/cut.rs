@@ -35,7 +35,7 @@ impl Closed {
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the connection was closed by a fault rule")
+        f.write_str("the connection was closed, by a fault rule or because the server has ended")
     }
 }
 

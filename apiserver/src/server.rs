@@ -368,7 +368,8 @@ where
             let body = read_body(body).await;
             let response = server.core.handle(parts, body).await;
             drop(busy);
-            Closed::check(response)
+            // The server has ended meanwhile, and its store is empty: that is no answer.
+            if server.core.store.is_closed() { Err(Closed) } else { Closed::check(response) }
         })
     }
 }

@@ -269,7 +269,11 @@ impl Failure {
 
     /// 403: may not be done.
     pub fn forbidden(group: &str, resource: &str, name: &str, why: impl fmt::Display) -> Box<Self> {
-        let message = format!("{} \"{name}\" is forbidden: {why}", qualified(group, resource));
+        let what = qualified(group, resource);
+        let message = match name {
+            "" => format!("{what} is forbidden: {why}"),
+            _ => format!("{what} \"{name}\" is forbidden: {why}"),
+        };
         Self::new(403, Reason::Forbidden, message).about(details(group, resource, name))
     }
 

@@ -6,8 +6,9 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::{StreamExt, pin_mut, stream};
+use http::Request;
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt,
@@ -17,9 +18,11 @@ use kube::{
 use serde_json::json;
 use std::{net::SocketAddr, time::Duration};
 use steersman_apiserver::{
-    ApiServer, Authenticator, Authority, Credentials, Identity, Kubeconfig, ListenError, Options, Running,
+    ApiServer, Authenticator, Authority, Closed, Credentials, Fault, Identity, Kubeconfig, ListenError, Options,
+    Running,
 };
 use tokio::time::timeout;
+use tower_service::Service;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// As in the real server.
@@ -194,6 +197,21 @@ async fn in_process_a_service_is_somebodys() {
     assert_eq!(last_user(&server), "carol");
     assert_eq!(refusal(create(&as_user(Identity::anonymous()), "b").await).0, 403);
     assert_eq!(refusal(create(&maps(Client::new(server.service(), "default")), "c").await).0, 403, "it has no token");
+}
+
+/// It is not told that there is nothing.
+#[tokio::test(start_paused = true)]
+async fn who_is_still_waiting_when_the_server_ends_is_cut_off() {
+    for request in
+        [CONFIG_MAPS.to_owned(), format!("{CONFIG_MAPS}?watch=true"), format!("{CONFIG_MAPS}/kube-root-ca.crt")]
+    {
+        let server = start(None);
+        server.faults().add(Fault::on("* configmaps").delay(Duration::from_secs(1)));
+        let asked = Request::get(&request).body(Full::<Bytes>::default()).expect("a request");
+        let answer = server.service().call(asked);
+        drop(server);
+        assert_eq!(answer.await.map(|answer| answer.status()), Err(Closed), "{request}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"steersman.dev/benches/peers/openloop"
 )
 
 func delayWorkloads() []workload {
@@ -122,7 +124,7 @@ func fire(implementation string, _ bool) ([]float64, error) {
 }
 
 func lateValues(lateness []time.Duration) ([]float64, error) {
-	values := percentiles(lateness, 50, 99)
+	values := openloop.Percentiles(lateness, 50, 99)
 	if lateness[0] < 0 {
 		return nil, fmt.Errorf("a key arrived %v early", -lateness[0])
 	}

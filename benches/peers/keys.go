@@ -1,41 +1,22 @@
-// The keys every workload uses, and how a key leads back to its number.
+// The keys every workload uses, and delays for them.
 package main
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"time"
+
+	"steersman.dev/benches/peers/openloop"
 )
 
-// key has the layout of types.NamespacedName.
-type key struct {
-	Namespace, Name string
-}
+type key = openloop.Key
 
-// makeKeys returns n distinct keys of 28 bytes: 100 namespaces (one string
-// shared by the keys in it) and a name of its own for each. It collects the
-// garbage this leaves behind, so that no workload pays for it.
 func makeKeys(n int) []key {
-	var namespaces [100]string
-	for i := range namespaces {
-		namespaces[i] = fmt.Sprintf("namespace-%03d", i)
-	}
-	keys := make([]key, n)
-	for i := range keys {
-		keys[i] = key{namespaces[i%len(namespaces)], fmt.Sprintf("object-%08d", i)}
-	}
-	runtime.GC()
-	return keys
+	return openloop.Keys(n)
 }
 
 // number is the index makeKeys gave the key.
 func number(k key) int {
-	n := 0
-	for _, digit := range []byte(k.Name[len("object-"):]) {
-		n = n*10 + int(digit-'0')
-	}
-	return n
+	return openloop.Number(k.Name)
 }
 
 // longDelays returns n delays between one and two hours, the same ones every time.

@@ -90,21 +90,3 @@ func TestAbsorbReturnsWhenDelayedKeysAreIn(t *testing.T) {
 		q.ShutDown()
 	}
 }
-
-func TestNumberInvertsMakeKeys(t *testing.T) {
-	for i, k := range makeKeys(12345) {
-		if number(k) != i {
-			t.Fatalf("%v is %d, want %d", k, number(k), i)
-		}
-	}
-}
-
-func TestPercentilesAreNearestRank(t *testing.T) {
-	samples := make([]time.Duration, 200)
-	for i := range samples {
-		samples[len(samples)-1-i] = time.Duration(i+1) * time.Microsecond
-	}
-	if got := percentiles(samples, 50, 99); !slices.Equal(got, []float64{100, 198}) {
-		t.Errorf("got %v", got)
-	}
-}

@@ -1,9 +1,7 @@
-// Worker goroutines, and the percentiles of what they record.
+// Worker goroutines.
 package main
 
 import (
-	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,22 +48,6 @@ func (w *workers) wait() {
 func (w *workers) stop() {
 	w.queue.ShutDown()
 	w.group.Wait()
-}
-
-// percentiles sorts the samples and returns the nearest-rank percentiles of
-// them in microseconds.
-func percentiles(samples []time.Duration, wanted ...float64) []float64 {
-	slices.Sort(samples)
-	values := make([]float64, len(wanted))
-	for i, p := range wanted {
-		rank := int(math.Ceil(p / 100 * float64(len(samples))))
-		values[i] = microseconds(samples[max(rank, 1)-1])
-	}
-	return values
-}
-
-func microseconds(d time.Duration) float64 {
-	return float64(d.Nanoseconds()) / 1000
 }
 
 // perItem is the wall time of one item in nanoseconds.

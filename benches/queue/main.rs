@@ -5,16 +5,21 @@
 //! IMPLEMENTATION [--quick]` does one repetition and prints it as JSON, `--list` says what there is.
 
 mod criterion;
+mod floor;
 mod latency;
 mod memory;
+#[path = "../open_loop.rs"]
+mod open_loop;
 mod timers;
 mod workloads;
 
+use floor::Floor;
 use std::{process::ExitCode, sync::Arc};
 use steersman::{
     object::ObjectKey,
     workqueue::{Prometheus, QueueOptions, WorkQueue},
 };
+use workloads::plain;
 
 /// What a repetition yields: workload and value.
 type Rows = Vec<(&'static str, f64)>;
@@ -54,6 +59,7 @@ impl Setup {
 
 const BARE: &str = "steersman";
 const METRICS: &str = "steersman+metrics";
+const FLOOR: &str = "floor";
 
 fn all() -> impl Iterator<Item = Workload> {
     workloads::all().into_iter().chain(timers::all()).chain(latency::all()).chain(memory::all())
@@ -65,6 +71,9 @@ fn main() -> ExitCode {
         ["--list"] => {
             for name in all().flat_map(|workload| workload.names) {
                 println!("{name} {BARE}\n{name} {METRICS}");
+            }
+            for name in plain::<Floor>().iter().flat_map(|workload| workload.names) {
+                println!("{name} {FLOOR}");
             }
             ExitCode::SUCCESS
         }
@@ -79,12 +88,14 @@ fn main() -> ExitCode {
 }
 
 fn one(name: &str, implementation: &str, quick: bool) -> ExitCode {
-    let Some(workload) = all().find(|workload| workload.names.contains(&name)) else {
-        return usage(&format!("there is no workload '{name}'"));
+    let workloads = match implementation {
+        BARE | METRICS => all().collect(),
+        FLOOR => plain::<Floor>(),
+        _ => return usage(&format!("there is no implementation '{implementation}' here")),
     };
-    if ![BARE, METRICS].contains(&implementation) {
-        return usage(&format!("there is no implementation '{implementation}' here"));
-    }
+    let Some(workload) = workloads.iter().find(|workload| workload.names.contains(&name)) else {
+        return usage(&format!("there is no workload '{name}' for '{implementation}'"));
+    };
     for (name, value) in (workload.run)(&Setup::new(implementation == METRICS, quick)) {
         let row = serde_json::json!({
             "workload": name, "implementation": implementation, "unit": workload.unit, "value": value
@@ -112,9 +123,4 @@ fn number(key: &ObjectKey) -> usize {
 /// A runtime like that of most programs: a thread per core.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
-}
-
-/// `percent` of all values are at most this.
-fn percentile(sorted: &[f64], percent: f64) -> f64 {
-    sorted[((sorted.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, sorted.len()) - 1]
 }

@@ -1,6 +1,6 @@
 //! Delays: what adding one costs, and how late it fires.
 
-use crate::{Rows, Setup, Workload, keys, number, percentile, runtime, workloads::per_item};
+use crate::{Rows, Setup, Workload, keys, number, open_loop::percentile, runtime, workloads::per_item};
 use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},

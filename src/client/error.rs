@@ -2,6 +2,7 @@
 
 use crate::{
     cache::CacheError,
+    fence::Fenced,
     object::{DecodeError, ObjectKey},
 };
 use kube_core::{Status, response::reason};
@@ -114,6 +115,28 @@ pub enum Error {
         /// The object.
         key: ObjectKey,
     },
+    /// The lease that it was to be done under is over: it was not sent.
+    #[error("{kind} {key} was not written: {fenced}")]
+    Fenced {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+        /// Which lease.
+        #[source]
+        fenced: Fenced,
+    },
+    /// The lease that it was done under was over before there was an answer.
+    #[error("{kind} {key} was on its way, and may have been written: {fenced}")]
+    FencedOnItsWay {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+        /// Which lease.
+        #[source]
+        fenced: Fenced,
+    },
     /// What cannot be done in this way.
     #[error("{kind} is not to be had like this: {what}")]
     Unsupported {
@@ -158,6 +181,11 @@ impl Error {
     /// The object is not as it may be: trying again does not help.
     pub fn is_invalid(&self) -> bool {
         self.status().is_some_and(|status| status.reason == reason::INVALID)
+    }
+
+    /// It was the leader's to do, and this process does not lead any more. See [`Fence`](crate::manager::election::Fence).
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Fenced { .. } | Self::FencedOnItsWay { .. })
     }
 
     /// How long the server wants to be left alone for.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     cache::Query,
+    fence::{Fence, Unanswered},
     object::{KubeObject, ObjectKey, StaticKind},
 };
 use bytes::Bytes;
@@ -180,8 +181,52 @@ impl Client {
     pub(super) async fn done(&self, verb: Verb, kind: &Discovered, key: &ObjectKey, asking: Asking) -> Result<Bytes> {
         self.intercept(verb, || kind.gvk(), key).await?;
         let own = self.own_write(verb, kind, key);
-        let answer = self.send(asking, false).await.map_err(|error| self.judge(kind, error))?;
+        let answer = match Fence::current() {
+            Some(fence) => under(&fence, verb, kind, key, self.send(asking, false)).await?,
+            None => self.send(asking, false).await,
+        };
+        let answer = answer.map_err(|error| self.judge(kind, error))?;
         own.answered(&answer);
         Ok(answer)
+    }
+}
+
+/// Sent by a leader, as long as it is one. What may arrive later is told.
+async fn under<T>(
+    fence: &Fence,
+    verb: Verb,
+    kind: &Discovered,
+    key: &ObjectKey,
+    write: impl Future<Output = T>,
+) -> Result<T> {
+    let answer = fence.write(write).await;
+    let (lease, token, of) = (fence.lease(), fence.token(), &kind.resource.kind);
+    let (kind, of_key) = (of.clone(), key.clone());
+    match answer {
+        Ok(answer) => {
+            if fence.check().is_err() {
+                tracing::warn!(
+                    lease,
+                    token,
+                    ?verb,
+                    kind = of,
+                    ?key,
+                    "a write was answered when its time of leading was over"
+                );
+            }
+            Ok(answer)
+        }
+        Err(Unanswered::Unsent(fenced)) => Err(Error::Fenced { kind, key: of_key, fenced }),
+        Err(Unanswered::OnItsWay(fenced)) => {
+            tracing::warn!(
+                lease,
+                token,
+                ?verb,
+                kind = of,
+                ?key,
+                "a write was on its way when its time of leading was over"
+            );
+            Err(Error::FencedOnItsWay { kind, key: of_key, fenced })
+        }
     }
 }

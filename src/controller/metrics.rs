@@ -6,7 +6,7 @@ use super::{Controller, ControllerReport, Shared, Times};
 use crate::{
     page::{Buckets, Named, Page, Sample},
     source::WatchStats,
-    workqueue::{Key, Metrics, Prometheus},
+    workqueue::{Key, Metrics, encode_queues},
 };
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
@@ -15,7 +15,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Controllers and their queues as metrics, under controller-runtime's names and labels, so that dashboards keep working. A clone shares its controllers.
+/// Controllers and their queues as metrics, under controller-runtime's names and labels, so that dashboards keep working. A clone shares its controllers. Of
+/// controllers with one name, the page shows the one made last; one that has ended is not shown.
 ///
 /// | metric | |
 /// |---|---|
@@ -33,7 +34,7 @@ use std::{
 /// | `steersman_controller_deferral_timeouts_total` | those of them that waited in vain |
 /// | `steersman_source_events_total`, `steersman_source_dropped_total`, `steersman_source_panics_total`, `steersman_source_failures_total` | by `source`: events, those that predicates rejected, panics, attempts that failed |
 ///
-/// and those of [`Prometheus`] for the queues.
+/// and those of [`Prometheus`](crate::workqueue::Prometheus) for the queues.
 ///
 /// ```
 /// use prometheus_client::registry::Registry;
@@ -49,12 +50,19 @@ use std::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ControllerMetrics {
-    queues: Prometheus,
     controllers: Arc<Mutex<Vec<Probe>>>,
 }
 
 /// One controller, which it does not keep alive.
-struct Probe(Weak<dyn Reported>);
+struct Probe {
+    name: Arc<str>,
+    controller: Weak<dyn Reported>,
+}
+
+/// A queue whose numbers are read through its controller: it only has to measure.
+struct Measured;
+
+impl Metrics for Measured {}
 
 /// A controller whose kind of request does not matter.
 trait Reported: Send + Sync {
@@ -70,25 +78,28 @@ impl<R: Key> Reported for Shared<R> {
 
 impl fmt::Debug for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Probe")
+        f.debug_tuple("Probe").field(&self.name).finish()
     }
 }
 
 impl ControllerMetrics {
     /// For the controller's queue.
-    pub(crate) fn of_queue(&self) -> Arc<dyn Metrics> {
-        Arc::new(self.queues.clone())
+    pub(crate) fn of_queue() -> Arc<dyn Metrics> {
+        Arc::new(Measured)
     }
 
     pub(crate) fn watch<R: Key>(&self, controller: &Controller<R>) {
-        let shared: Weak<Shared<R>> = Arc::downgrade(&controller.0);
-        self.controllers.lock().push(Probe(shared));
+        let (name, shared): (_, Weak<Shared<R>>) = (controller.0.name.clone(), Arc::downgrade(&controller.0));
+        let mut controllers = self.controllers.lock();
+        controllers.retain(|other| other.name != name);
+        controllers.push(Probe { name, controller: shared });
     }
 
-    fn read(&self) -> Vec<ControllerReport> {
+    /// Of every controller that has not ended.
+    pub(crate) fn reports(&self) -> Vec<ControllerReport> {
         let mut reports = Vec::new();
         self.controllers.lock().retain(|probe| {
-            let report = probe.0.upgrade().and_then(Reported::report);
+            let report = probe.controller.upgrade().and_then(Reported::report);
             let alive = report.is_some();
             reports.extend(report);
             alive
@@ -99,11 +110,11 @@ impl ControllerMetrics {
 
 impl Collector for ControllerMetrics {
     fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
-        let reports = self.read();
+        let reports = self.reports();
         if !reports.is_empty() {
             write(&mut Page(&mut page), &reports)?;
         }
-        self.queues.encode(page)
+        encode_queues(&mut page, reports.into_iter().map(|report| (report.name, report.queue)).collect())
     }
 }
 

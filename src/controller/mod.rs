@@ -75,7 +75,7 @@ use self::{
     defer::Deferrals,
     inbox::Inbox,
     numbers::Numbers,
-    run::{Phase, State},
+    run::State,
     work::{Limit, Work},
 };
 use crate::{
@@ -84,13 +84,14 @@ use crate::{
     source::{Prepared, Source},
     workqueue::{Key, WorkQueue},
 };
+use futures_util::future::try_join_all;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
     fmt,
     sync::{Arc, OnceLock},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// A handle; clones mean the same controller. There is one from the start of building, for reconcilers that watch.
@@ -207,6 +208,12 @@ impl<R: Key> Controller<R> {
         self.work().limit.set(workers.max(1));
     }
 
+    /// Whether it runs only while its manager leads, and whether its sources run before.
+    pub(crate) fn leads(&self) -> (bool, bool) {
+        let settings = &self.work().settings;
+        (settings.needs_leader, settings.warmup)
+    }
+
     /// Start the sources before the controller runs, and wait for them: a standby that does so acts at once when it is its turn. Whoever calls it again, or runs the
     /// controller, waits for the same sources.
     ///
@@ -214,8 +221,14 @@ impl<R: Key> Controller<R> {
     /// Before the controller is built, or outside of a tokio runtime.
     pub async fn warm_up(&self) -> Result<(), WatchError> {
         let handles = self.0.state.lock().start(&self.work().inbox, self.name())?;
-        for handle in handles {
-            handle.await_synced().await?;
+        try_join_all(handles.iter().map(async |handle| match handle.await_synced().await {
+            // Whoever stopped it can do without.
+            Err(WatchError::Stopped { .. }) => Ok(()),
+            synced => synced,
+        }))
+        .await?;
+        if self.0.shutdown.is_cancelled() {
+            return Err(WatchError::ControllerStopped(self.name().to_owned()));
         }
         Ok(())
     }
@@ -223,22 +236,11 @@ impl<R: Key> Controller<R> {
     /// Stop this controller: its watches end, what it runs is waited for. Not from within one of its runs: it would wait for itself.
     pub async fn stop(&self) {
         self.0.shutdown.cancel();
-        self.0.end_if_idle();
-        // The sender is here.
-        let _ = self.0.ended.subscribe().wait_for(|ended| *ended).await;
-    }
-}
-
-impl<R: Key> Shared<R> {
-    /// Of a controller that does not run, and never will.
-    fn end_if_idle(&self) {
-        let mut state = self.state.lock();
-        if !state.is_running() {
-            let dropped = std::mem::replace(&mut state.phase, Phase::Ended);
-            drop(state);
-            drop(dropped);
-            self.ended.send_replace(true);
+        // If it does not run, it never will.
+        if let Some(end) = self.0.claim() {
+            end.all(JoinSet::new()).await;
         }
+        self.0.ended().await;
     }
 }
 

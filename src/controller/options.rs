@@ -28,6 +28,10 @@ pub struct Options {
     pub reconcile_timeout: Option<Duration>,
     /// How long each source may take until its initial events are through; after that the start fails. Default: 2 minutes.
     pub sync_timeout: Option<Duration>,
+    /// Runs only while its manager leads. Default: true.
+    pub needs_leader: Option<bool>,
+    /// Starts its sources before its manager leads, so that it acts at once when it does. Without leader election there is nothing to wait for. Default: false.
+    pub warmup: Option<bool>,
     /// A panic is an error like others. Otherwise it goes on to whoever runs the controller. Default: true.
     pub recover_panics: Option<bool>,
     /// Drop a run when its request is made again: for long work that would begin anew anyway. Failed attempts stay counted. Default: false.
@@ -77,6 +81,8 @@ impl Options {
             max_concurrent: self.max_concurrent.or(other.max_concurrent),
             reconcile_timeout: self.reconcile_timeout.or(other.reconcile_timeout),
             sync_timeout: self.sync_timeout.or(other.sync_timeout),
+            needs_leader: self.needs_leader.or(other.needs_leader),
+            warmup: self.warmup.or(other.warmup),
             recover_panics: self.recover_panics.or(other.recover_panics),
             cancel_superseded: self.cancel_superseded.or(other.cancel_superseded),
             consistency: self.consistency.or(other.consistency),
@@ -91,6 +97,8 @@ impl fmt::Debug for Options {
             .field("max_concurrent", &self.max_concurrent)
             .field("reconcile_timeout", &self.reconcile_timeout)
             .field("sync_timeout", &self.sync_timeout)
+            .field("needs_leader", &self.needs_leader)
+            .field("warmup", &self.warmup)
             .field("recover_panics", &self.recover_panics)
             .field("cancel_superseded", &self.cancel_superseded)
             .field("consistency", &self.consistency)
@@ -108,6 +116,11 @@ pub struct Defaults {
 }
 
 impl Defaults {
+    /// These for all, and nothing for one kind yet.
+    pub fn new(all: Options) -> Self {
+        Self { all, ..Self::default() }
+    }
+
     /// For controllers [of](crate::builder::Builder::for_) this group and kind, in whichever version.
     #[must_use]
     pub fn kind(mut self, group: &str, kind: &str, options: Options) -> Self {
@@ -131,6 +144,8 @@ pub(crate) struct Settings {
     pub(crate) max_concurrent: usize,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) sync_timeout: Duration,
+    pub(crate) needs_leader: bool,
+    pub(crate) warmup: bool,
     pub(crate) recover_panics: bool,
     pub(crate) cancel_superseded: bool,
     pub(crate) consistency: Consistency,
@@ -143,6 +158,8 @@ impl From<Options> for Settings {
             max_concurrent: options.max_concurrent.unwrap_or(1),
             reconcile_timeout: options.reconcile_timeout,
             sync_timeout: options.sync_timeout.unwrap_or(SYNC_TIMEOUT),
+            needs_leader: options.needs_leader.unwrap_or(true),
+            warmup: options.warmup.unwrap_or(false),
             recover_panics: options.recover_panics.unwrap_or(true),
             cancel_superseded: options.cancel_superseded.unwrap_or(false),
             consistency: options.consistency.unwrap_or_default(),
@@ -164,8 +181,7 @@ mod tests {
         let pod = GroupVersionKind::gvk("", "v1", "Pod");
         let timeout = |seconds| Some(Duration::from_secs(seconds));
         let all = Options { sync_timeout: timeout(7), reconcile_timeout: timeout(8), ..workers(2) };
-        let defaults = Defaults { all, ..Defaults::default() };
-        let defaults = defaults.kind("", "Pod", Options { reconcile_timeout: timeout(9), ..workers(3) });
+        let defaults = Defaults::new(all).kind("", "Pod", Options { reconcile_timeout: timeout(9), ..workers(3) });
 
         let resolved = defaults.under(workers(4), Some(&pod));
         assert_eq!(

@@ -3,11 +3,12 @@
 //! What holds: a controller runs once. Sources are started once, by whoever comes first. When [`ControllerTask::run_until`] has returned, or was dropped, no
 //! source, no worker and no run of it is left.
 
-use super::{Controller, Shared, inbox::Inbox, work::Work};
+use super::{Built, Controller, Shared, inbox::Inbox};
 use crate::{
+    fence::Fence,
     handler::Target,
     reconcile::DynReconciler,
-    source::{Prepared, WatchError, WatchHandle},
+    source::{Prepared, WatchError, WatchHandle, WatchState},
     workqueue::Key,
 };
 use std::{collections::BTreeSet, fmt, panic::resume_unwind, pin::pin, sync::Arc};
@@ -20,8 +21,8 @@ use tokio::{
 pub(super) struct State<R: Key> {
     pub(super) phase: Phase<R>,
     watches: Vec<WatchHandle>,
-    /// There is somebody who runs it.
-    running: bool,
+    /// There is somebody who sees to its end.
+    claimed: bool,
 }
 
 pub(super) enum Phase<R: Key> {
@@ -36,19 +37,15 @@ pub(super) enum Phase<R: Key> {
 
 impl<R: Key> Default for State<R> {
     fn default() -> Self {
-        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), running: false }
+        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), claimed: false }
     }
 }
 
 impl<R: Key> State<R> {
-    pub(super) fn is_running(&self) -> bool {
-        self.running
-    }
-
     pub(super) fn watch(&mut self, source: Prepared<R>, inbox: &Arc<Inbox<R>>, name: &str) -> Result<(), WatchError> {
-        // Those that ended are nobody's concern but of who holds their handle.
-        self.watches.retain(|watch| !watch.has_ended());
         let handle = source.handle();
+        // Those that failed are shown, and fail a start, until they are watched anew.
+        self.watches.retain(|watch| !has_stopped(watch) && !(watch.has_ended() && watch.name() == handle.name()));
         match &mut self.phase {
             Phase::Waiting(sources) => {
                 sources.retain(|waiting| !waiting.handle().has_ended());
@@ -81,8 +78,12 @@ impl<R: Key> State<R> {
     }
 
     pub(super) fn watches(&self) -> Vec<WatchHandle> {
-        self.watches.iter().filter(|watch| !watch.has_ended()).cloned().collect()
+        self.watches.iter().filter(|watch| !has_stopped(watch)).cloned().collect()
     }
+}
+
+fn has_stopped(watch: &WatchHandle) -> bool {
+    matches!(watch.state(), WatchState::Stopped)
 }
 
 fn target<R: Key>(inbox: &Arc<Inbox<R>>) -> Arc<dyn Target<R>> {
@@ -102,7 +103,8 @@ impl<R: Key> ControllerTask<R> {
     }
 
     /// Start the sources, then the workers, on the runtime that this is called in; run until `stop` resolves or [`Controller::stop`] is called; then
-    /// finish what runs. Told to stop while it starts, it ends without an error.
+    /// finish what runs. Told to stop while it starts, it ends without an error. Called in the scope of a [`Fence`](crate::manager::election::Fence), it starts
+    /// no run once that is closed.
     ///
     /// # Errors
     /// If a source fails, or is not synced in time, while it starts.
@@ -112,9 +114,12 @@ impl<R: Key> ControllerTask<R> {
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
         let shared = &self.controller.0;
         let work = self.controller.work();
-        shared.state.lock().running = true;
-        let mut workers = JoinSet::new();
-        let end = Ends(shared, work);
+        let (mut workers, fence) = (JoinSet::new(), Fence::current());
+        let Some(end) = shared.claim() else {
+            // It was stopped before it ran.
+            shared.ended().await;
+            return Ok(());
+        };
         let mut stop = pin!(async {
             select! {
                 () = stop => {}
@@ -124,12 +129,12 @@ impl<R: Key> ControllerTask<R> {
         tracing::info!(controller = self.controller.name(), "starting controller");
         let started = select! {
             biased;
-            () = &mut stop => return end.all(workers).await,
+            () = &mut stop => return Ok(end.all(workers).await),
             started = self.controller.warm_up() => started,
         };
         if let Err(error) = started {
             tracing::error!(controller = self.controller.name(), error = %error, "controller did not start");
-            end.all(workers).await?;
+            end.all(workers).await;
             return Err(error.into());
         }
         let mut changes = work.limit.changes();
@@ -140,7 +145,7 @@ impl<R: Key> ControllerTask<R> {
             let limit = *changes.borrow_and_update();
             tracing::info!(controller = self.controller.name(), workers = limit, "starting workers");
             for number in (0..limit).filter(|number| at_work.insert(*number)) {
-                workers.spawn(work.clone().run(number, self.reconciler.clone()));
+                workers.spawn(Fence::scope_if(fence.clone(), work.clone().run(number, self.reconciler.clone())));
             }
             select! {
                 biased;
@@ -152,7 +157,9 @@ impl<R: Key> ControllerTask<R> {
                 }
             }
         }
-        end.all(workers).await
+        tracing::info!(controller = self.controller.name(), "stopping controller");
+        end.all(workers).await;
+        Ok(())
     }
 }
 
@@ -161,16 +168,27 @@ fn number_of(ended: Result<usize, JoinError>) -> usize {
     ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
+impl<R: Key> Shared<R> {
+    /// The one who sees to its end; `None` if there is one already.
+    pub(super) fn claim(&self) -> Option<Ends<'_, R>> {
+        let claimed = std::mem::replace(&mut self.state.lock().claimed, true);
+        (!claimed).then(|| Ends(self))
+    }
+
+    pub(super) async fn ended(&self) {
+        // The sender is here.
+        drop(self.ended.subscribe().wait_for(|ended| *ended).await);
+    }
+}
+
 /// Sees to the end, also if whoever ran the controller was dropped.
-struct Ends<'a, R: Key>(&'a Shared<R>, &'a Work<R>);
+pub(super) struct Ends<'a, R: Key>(&'a Shared<R>);
 
 impl<R: Key> Ends<'_, R> {
     /// Told to stop: nothing new begins, and what runs is waited for.
-    async fn all(self, mut workers: JoinSet<usize>) -> anyhow::Result<()> {
-        let Self(shared, work) = &self;
-        tracing::info!(controller = &*work.name, "stopping controller");
+    pub(super) async fn all(self, mut workers: JoinSet<usize>) {
         let phase = self.begin();
-        for watch in &shared.state.lock().watches {
+        for watch in &self.0.state.lock().watches {
             watch.end();
         }
         if let Phase::Started { mut sources, .. } = phase {
@@ -179,16 +197,17 @@ impl<R: Key> Ends<'_, R> {
         while let Some(ended) = workers.join_next().await {
             number_of(ended);
         }
-        Ok(())
     }
 
     /// Nothing new begins.
     fn begin(&self) -> Phase<R> {
-        let Self(shared, work) = self;
+        let Self(shared) = self;
         shared.shutdown.cancel();
-        work.queue.close();
-        work.deferrals.end();
-        work.inbox.end();
+        if let Some(Built { work, .. }) = shared.built.get() {
+            work.queue.close();
+            work.deferrals.end();
+            work.inbox.end();
+        }
         std::mem::replace(&mut shared.state.lock().phase, Phase::Ended)
     }
 }
@@ -203,8 +222,7 @@ impl<R: Key> Drop for Ends<'_, R> {
 /// One that is never run.
 impl<R: Key> Drop for ControllerTask<R> {
     fn drop(&mut self) {
-        self.controller.0.shutdown.cancel();
-        self.controller.0.end_if_idle();
+        drop(self.controller.0.claim());
     }
 }
 

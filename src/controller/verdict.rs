@@ -5,6 +5,7 @@ use crate::{
     client,
     reconcile::{Error, Failure, Outcome, Result},
 };
+use kube_core::Status;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
@@ -72,13 +73,11 @@ impl Class {
 }
 
 /// What the server has said, anywhere in the chain, through our client or kube's.
-fn refusals(error: &Error) -> impl Iterator<Item = &kube_core::Status> {
+fn refusals(error: &Error) -> impl Iterator<Item = &Status> {
     error.chain().filter_map(|cause| {
         let ours = cause.downcast_ref::<client::Error>().and_then(client::Error::status);
-        ours.or_else(|| match cause.downcast_ref()? {
-            kube_client::Error::Api(status) => Some(&**status),
-            _ => None,
-        })
+        // kube's error has it as its source, which is all that is left of one that another error is transparent for.
+        ours.or_else(|| cause.downcast_ref::<Box<Status>>().map(|status| &**status))
     })
 }
 

@@ -15,11 +15,13 @@ use crate::{
     cache::ledger::Token,
     caught::{catch, words},
     client::Consistency,
+    fence::Fence,
     object::ObjectKey,
     reconcile::{Again, ClusterRequest, Context, DynReconciler, Error, Outcome, Result, Run},
     workqueue::{Item, Key, RunWatch, WorkQueue},
 };
 use anyhow::anyhow;
+use futures_util::future::BoxFuture;
 use std::{
     any::Any,
     panic::resume_unwind,
@@ -28,7 +30,6 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    task,
     time::Duration,
 };
 use tokio::{
@@ -45,8 +46,8 @@ impl<R: Key> Again for RunWatch<R> {
         self.is_queued_again()
     }
 
-    fn poll_queued_again(&self, cx: &mut task::Context<'_>) -> task::Poll<()> {
-        self.poll_queued_again(cx)
+    fn queued_again(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.queued_again())
     }
 }
 
@@ -81,8 +82,11 @@ impl Limit {
     }
 
     pub(super) fn set(&self, workers: usize) {
-        self.now.store(workers, Relaxed);
-        self.changes.send_replace(workers);
+        // Under its lock, so that both are the same whoever else sets them.
+        self.changes.send_modify(|now| {
+            *now = workers;
+            self.now.store(workers, Relaxed);
+        });
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<usize> {
@@ -115,16 +119,8 @@ impl<R: Key> Work<R> {
     /// Gives the next item, if there is one and this worker goes on.
     async fn process(&self, item: Item<R>, number: usize, reconciler: &dyn DynReconciler<R>) -> Option<Item<R>> {
         let mut item = self.admit(item)?;
-        let begun = Instant::now();
         let token = self.token();
-        let run = self.reconcile(&item, begun, &token, reconciler).await;
-        let outcome = match run {
-            Ended::Superseded => {
-                self.numbers.superseded.fetch_add(1, Relaxed);
-                None
-            }
-            Ended::Answered(result) => Some(self.conclude(&mut item, result, begun.elapsed())),
-        };
+        let outcome = self.reconcile(&mut item, &token, reconciler).await;
         if self.settings.consistency == Consistency::Defer {
             let behind = token.behind();
             if !behind.is_empty() {
@@ -148,9 +144,14 @@ impl<R: Key> Work<R> {
         }
     }
 
-    /// Parks what must not run yet.
+    /// Parks what must not run yet, or not any more.
     #[inline]
     fn admit(&self, item: Item<R>) -> Option<Item<R>> {
+        // For good: a fence that is closed stays so, and the controller is about to be stopped.
+        if Fence::current().is_some_and(|fence| fence.check().is_err()) {
+            item.park();
+            return None;
+        }
         if let Some(groups) = &self.groups
             && !groups.enter(item.key(), item.priority())
         {
@@ -175,13 +176,9 @@ impl<R: Key> Work<R> {
         Token::of_reconcile(reads_wait)
     }
 
-    async fn reconcile(
-        &self,
-        item: &Item<R>,
-        begun: Instant,
-        token: &Token,
-        reconciler: &dyn DynReconciler<R>,
-    ) -> Ended {
+    /// One run, and what follows from it; `None` if it was dropped because its request was made again.
+    async fn reconcile(&self, item: &mut Item<R>, token: &Token, reconciler: &dyn DynReconciler<R>) -> Option<Outcome> {
+        let begun = Instant::now();
         let (reasons, again) = item.reasons_and_watch();
         let deadline = self.settings.reconcile_timeout.and_then(|timeout| begun.checked_add(timeout));
         let context = Context::from(Run {
@@ -192,11 +189,14 @@ impl<R: Key> Work<R> {
             reasons,
             deadline,
             shutdown: Some(self.shutdown.clone()),
+            fencing_token: Fence::current().map(|fence| fence.token()),
             again,
         });
         let span = self.span(item.key(), &context);
-        let run = token.clone().scope(reconciler.reconcile(item.key().clone(), &context)).instrument(span);
-        let run = pin!(run);
+        // Called within, so that a panic before there is a future is caught, too.
+        let request = item.key().clone();
+        let run = async { reconciler.reconcile(request, &context).await };
+        let run = pin!(token.clone().scope(run).instrument(span.clone()));
         let run = catch(run);
         let run = async {
             match deadline {
@@ -208,12 +208,15 @@ impl<R: Key> Work<R> {
             select! {
                 biased;
                 answer = run => answer,
-                () = context.until_superseded() => return Ended::Superseded,
+                () = context.until_superseded() => {
+                    self.numbers.superseded.fetch_add(1, Relaxed);
+                    return None;
+                }
             }
         } else {
             run.await
         };
-        Ended::Answered(match answer {
+        let result = match answer {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(self.panicked(panic)),
             Err(_) => {
@@ -221,7 +224,8 @@ impl<R: Key> Work<R> {
                 let timeout = self.settings.reconcile_timeout.unwrap_or_default();
                 Err(anyhow!("no answer within {} s: dropped", timeout.as_secs_f64()))
             }
-        })
+        };
+        Some(span.in_scope(|| self.conclude(item, result, begun.elapsed())))
     }
 
     fn panicked(&self, panic: Box<dyn Any + Send>) -> Error {
@@ -277,13 +281,6 @@ impl<R: Key> Work<R> {
         }
         span
     }
-}
-
-/// How a run has ended.
-enum Ended {
-    Answered(Result<Outcome>),
-    /// Dropped, because its request was made again.
-    Superseded,
 }
 
 /// What is known of a request depends on its type.

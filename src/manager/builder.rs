@@ -1,8 +1,8 @@
 //! How a manager is made.
 
 use super::{
-    Manager, ManagerError, ManagerHandle, Shared,
-    election::{Elector, LeaderElection},
+    Manager, ManagerError, ManagerHandle, Owner, Shared,
+    election::{ElectionMetrics, Elector, LeaderElection},
     readiness::{Checks, Probe},
     run_cache,
     stage::{Group, Runnable, Stage},
@@ -86,7 +86,7 @@ impl ManagerBuilder {
         let cache = Cache::new(connection.clone(), cache).map_err(|error| ManagerError::Cache(Arc::new(error)))?;
         let client = Client::new(connection)?.with_cache(cache.clone());
         let election = match election {
-            Some(election) => Some(Arc::new(Elector::new(client.kube().clone(), election)?)),
+            Some(election) => Some(Elector::new(client.kube().clone(), election)?),
             None => None,
         };
         let controllers = ControllerMetrics::default();
@@ -94,7 +94,9 @@ impl ManagerBuilder {
         registry.register_collector(Box::new(controllers.clone()));
         registry.register_collector(Box::new(CacheMetrics::new(&cache)));
         if let Some(election) = &election {
-            registry.register_collector(Box::new(election.metrics()));
+            let metrics = ElectionMetrics::default();
+            metrics.watch(election);
+            registry.register_collector(Box::new(metrics));
         }
         let (failures, failed) = mpsc::unbounded_channel();
         let handle = ManagerHandle(Arc::new(Shared {
@@ -114,7 +116,7 @@ impl ManagerBuilder {
         handle.add_own_checks();
         let run = move |cx| async move { run_cache(&cache, &cx, cx.stopped()).await };
         handle.0.groups[Stage::Cache as usize].add(Runnable::new("cache", run))?;
-        Ok(Manager { handle, failed, failures, grace })
+        Ok(Manager { handle: Owner(handle), failed, grace })
     }
 }
 
@@ -122,10 +124,10 @@ impl ManagerHandle {
     /// What a manager knows of itself.
     fn add_own_checks(&self) {
         let checks = &self.0.checks;
-        let mut started = self.0.started.subscribe();
+        let started = self.0.started.subscribe();
         checks.add(Probe::Health, "ping", || Ok(()));
         checks.add(Probe::Ready, "started", move || {
-            if *started.borrow_and_update() { Ok(()) } else { Err("not everything has started yet".into()) }
+            if *started.borrow() { Ok(()) } else { Err("not everything has started yet".into()) }
         });
         let cache = self.0.cache.clone();
         checks.add(Probe::Ready, "cache", move || match cache.unsynced() {

@@ -1,6 +1,6 @@
 //! Why a manager was not made, did not take something, or did not end well.
 
-use super::election::ElectionError;
+use super::election::{ElectionError, Lost};
 use crate::cache::CacheError;
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ pub enum ManagerError {
     /// Nothing is started any more.
     #[error("the manager is stopping: {0} was not added")]
     Stopping(String),
-    /// Its parameters, or its end.
+    /// Its parameters.
     #[error("leader election: {0}")]
     Election(#[from] ElectionError),
-    /// Another process leads, or may.
-    #[error("leader election lost: {0}: end the process, and let it be started anew")]
-    Lost(String),
+    /// Another process leads, or may: end this one, and let it be started anew.
+    #[error(transparent)]
+    Lost(#[from] Lost),
     /// No client could be made.
     #[error(transparent)]
     Client(#[from] crate::client::Error),

@@ -50,7 +50,7 @@ pub use self::{
 };
 
 use self::{
-    election::Elector,
+    election::{Elector, LeaseReport},
     readiness::Checks,
     stage::{Failed, Group, Runnable},
 };
@@ -72,9 +72,8 @@ use tokio::{
 /// A manager to be run, once. Everything else is on the [`ManagerHandle`] that it derefs to.
 #[must_use = "nothing happens before `run_until`"]
 pub struct Manager {
-    handle: ManagerHandle,
+    handle: Owner,
     failed: mpsc::UnboundedReceiver<Failed>,
-    failures: mpsc::UnboundedSender<Failed>,
     grace: Option<Duration>,
 }
 
@@ -93,7 +92,7 @@ struct Shared {
     /// Of controllers.
     names: Mutex<HashSet<String>>,
     clusters: Mutex<HashMap<String, Cluster>>,
-    election: Option<Arc<Elector>>,
+    election: Option<Elector>,
     leads: watch::Sender<bool>,
     /// All that does not depend on leading.
     started: watch::Sender<bool>,
@@ -107,7 +106,7 @@ impl Manager {
 
     /// To keep while the manager runs.
     pub fn handle(&self) -> ManagerHandle {
-        self.handle.clone()
+        self.handle.0.clone()
     }
 }
 
@@ -115,7 +114,16 @@ impl Deref for Manager {
     type Target = ManagerHandle;
 
     fn deref(&self) -> &ManagerHandle {
-        &self.handle
+        &self.handle.0
+    }
+}
+
+/// With it goes everything that waits or runs: that may well own a handle of its manager.
+struct Owner(ManagerHandle);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.0.groups.iter().rev().for_each(Group::end);
     }
 }
 
@@ -176,6 +184,11 @@ impl ManagerHandle {
     /// State and numbers of every controller: for debug pages, as JSON or as they are.
     pub fn controllers(&self) -> Vec<ControllerReport> {
         self.0.controllers.reports()
+    }
+
+    /// The election it stands in, if there is one: for debug pages, as JSON or as it is.
+    pub fn lease(&self) -> Option<LeaseReport> {
+        self.0.election.as_ref().map(Elector::report)
     }
 
     /// Another cluster by its name.
@@ -283,6 +296,6 @@ impl fmt::Debug for ManagerHandle {
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Manager").field(&self.handle).finish()
+        f.debug_tuple("Manager").field(&self.handle.0).finish()
     }
 }

@@ -3,8 +3,8 @@
 //! What holds, for each stage: it waits, runs, or is over, in this order; nothing is started in one that is over. A task of it is named for as long as it lives, and
 //! joined before the stage is over, unless it blocks its thread.
 
-use super::{ManagerError, election::Fence};
-use crate::caught::caught;
+use super::ManagerError;
+use crate::{caught::caught, fence::Fence};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::{
@@ -160,10 +160,7 @@ impl Group {
             }
             ready.send_replace(true);
         };
-        let task = match &tasks.fence {
-            Some(fence) => tasks.tasks.spawn_on(fence.clone().scope(run), &tasks.runtime),
-            None => tasks.tasks.spawn_on(run, &tasks.runtime),
-        };
+        let task = tasks.tasks.spawn_on(Fence::scope_if(tasks.fence.clone(), run), &tasks.runtime);
         tasks.names.insert(task.id(), name);
         is_ready
     }
@@ -212,6 +209,15 @@ impl Group {
         let dropped = async { while tasks.tasks.join_next().await.is_some() {} };
         drop(timeout(DROPPING, dropped).await);
         left
+    }
+}
+
+impl Group {
+    /// Whatever waits or runs is dropped.
+    pub(super) fn end(&self) {
+        self.stop.cancel();
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        drop(state);
     }
 }
 

@@ -1,13 +1,8 @@
 //! One run of a reconciler, as it sees it.
 
 use super::{Priority, Reason};
-use std::{
-    fmt,
-    future::{pending, poll_fn},
-    sync::Arc,
-    task::{self, Poll},
-    time::Duration,
-};
+use futures_util::future::BoxFuture;
+use std::{fmt, future::pending, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,14 +19,15 @@ pub(crate) struct Run<A: ?Sized> {
     pub(crate) reasons: Vec<Reason>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) shutdown: Option<Arc<CancellationToken>>,
+    pub(crate) fencing_token: Option<u64>,
     pub(crate) again: A,
 }
 
 /// Whether the request was made again since the run began.
 pub(crate) trait Again: Send + Sync + 'static {
     fn is_queued_again(&self) -> bool;
-    /// Ready when it is.
-    fn poll_queued_again(&self, cx: &mut task::Context<'_>) -> Poll<()>;
+    /// Until it is.
+    fn queued_again(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Never.
@@ -40,8 +36,8 @@ impl Again for () {
         false
     }
 
-    fn poll_queued_again(&self, _: &mut task::Context<'_>) -> Poll<()> {
-        Poll::Pending
+    fn queued_again(&self) -> BoxFuture<'_, ()> {
+        Box::pin(pending())
     }
 }
 
@@ -89,7 +85,12 @@ impl Context {
 
     /// Resolves when the request is made again: for long work that would begin anew anyway.
     pub async fn until_superseded(&self) {
-        poll_fn(|cx| self.0.again.poll_queued_again(cx)).await;
+        self.0.again.queued_again().await;
+    }
+
+    /// Grows with every change of leader: see [`Fence::token`](crate::manager::election::Fence::token). `None` if the controller does not run under a lease.
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.0.fencing_token
     }
 
     /// Resolves when the controller begins to stop: finish what must not be cut off.
@@ -116,6 +117,7 @@ impl Default for Context {
             reasons: Vec::new(),
             deadline: None,
             shutdown: None,
+            fencing_token: None,
             again: (),
         })
     }

@@ -47,6 +47,10 @@ impl SourceContext {
         self.0.stop.cancelled().await;
     }
 
+    pub(super) fn is_stopped(&self) -> bool {
+        self.0.stop.is_cancelled()
+    }
+
     /// Ask this how things are, instead of being told.
     pub(super) fn ask(&self, health: impl Fn() -> Health + Send + Sync + 'static) {
         drop(self.0.health.set(Box::new(health)));

@@ -55,10 +55,11 @@ impl<K: 'static, R: Key> Delivery<K, R> {
     pub(super) async fn goes_on(&self) -> bool {
         // Events that are there already never wait: whoever shares the thread gets a turn, and a stop is seen.
         consume_budget().await;
+        // Mostly there is room, and nobody has to be asked to be woken.
         select! {
             biased;
+            () = self.queue.room() => !self.cx.is_stopped(),
             () = self.cx.stopped() => false,
-            () = self.queue.room() => true,
         }
     }
 

@@ -23,8 +23,8 @@ pub(super) async fn tell<K: 'static, R: Key>(
     while delivery.goes_on().await {
         let notice = select! {
             biased;
-            () = cx.stopped() => break,
             notice = events.next() => notice,
+            () = cx.stopped() => break,
         };
         match notice {
             Some(Notice::Event(event)) => delivery.deliver(&event),

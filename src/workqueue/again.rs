@@ -1,10 +1,14 @@
 //! Tells a run that its key was queued again.
 //!
-//! Invariant: a waker is here exactly while its run goes on and its key is not queued again. Numbers of runs are used again, their serials are not.
+//! Invariant: a waker is here exactly while its run goes on, its key is not queued again, and what it waits for is what it was. Numbers of runs are used
+//! again, their serials are not.
 
-use super::{Item, Key, WorkQueue, shutdown::Phase, state::State, waiters::Wakes};
+use super::{Item, Key, WorkQueue, alarm::Alarm, shutdown::Phase, slots::Pending, state::State, waiters::Wakes};
 use hashbrown::HashMap;
-use std::task::{Context, Poll, Waker};
+use std::{
+    future::poll_fn,
+    task::{Poll, Waker},
+};
 
 /// By the number of the run.
 #[derive(Default)]
@@ -21,9 +25,9 @@ impl Watchers {
         }
     }
 
-    /// The key of this run is queued again.
+    /// The key of this run is queued again, or will be at another time than before.
     #[inline]
-    pub(super) fn queued_again(&mut self, run: u32) {
+    pub(super) fn wake(&mut self, run: u32) {
         if !self.asleep.is_empty() {
             self.woken.extend(self.asleep.remove(&run).unwrap_or_default());
         }
@@ -65,19 +69,42 @@ impl<K: Key> RunWatch<K> {
     }
 
     pub(crate) fn is_queued_again(&self) -> bool {
-        let state = self.queue.0.lock();
-        self.is_going_on(&state) && state.is_queued_again(self.slot)
+        let now = self.queue.0.now();
+        self.queue.0.change(|state, _| {
+            state.pass(now);
+            self.is_going_on(state) && state.is_queued_again(self.slot)
+        })
     }
 
-    pub(crate) fn poll_queued_again(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.queue.0.lock();
-        if !self.is_going_on(&state) {
-            return Poll::Pending;
-        }
-        if state.is_queued_again(self.slot) {
-            return Poll::Ready(());
-        }
-        state.watchers.sleep(self.run, cx.waker());
-        Poll::Pending
+    /// Whether it is, and if not, when it will be, as far as that is known; who asks is woken when that changes.
+    fn look(&self, waker: &Waker) -> Result<(), Option<u64>> {
+        let now = self.queue.0.now();
+        self.queue.0.change(|state, _| {
+            state.pass(now);
+            if !self.is_going_on(state) {
+                return Err(None);
+            }
+            if state.is_queued_again(self.slot) {
+                return Ok(());
+            }
+            state.watchers.sleep(self.run, waker);
+            let slot = &state.slots[self.slot];
+            Err((slot.pending == Pending::Time).then_some(slot.ready_at))
+        })
+    }
+
+    /// Until it is. Keeps the time for itself: if all workers run, there is no getter that does.
+    pub(crate) async fn queued_again(&self) {
+        let mut alarm = Alarm::default();
+        poll_fn(|cx| {
+            loop {
+                let look = self.look(cx.waker());
+                let Err(at) = look else { return Poll::Ready(()) };
+                if alarm.poll(&self.queue.0, at, cx) {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
     }
 }

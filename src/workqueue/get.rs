@@ -2,10 +2,10 @@
 
 use super::{
     Item, Key, WorkQueue,
+    alarm::Alarm,
     shutdown::Phase,
     waiters::{Asleep, WaiterId},
 };
-use crate::sync::{Instant, Sleep, sleep_until};
 use std::{
     future::Future,
     pin::Pin,
@@ -22,33 +22,18 @@ pub(super) struct Get<'a, K: Key> {
     waiter: Option<WaiterId>,
     /// It fell asleep in this very poll: there is nothing to look for yet, only an alarm to set.
     fresh: Option<Asleep>,
-    alarm: Option<Alarm>,
-}
-
-struct Alarm {
-    at: u64,
-    sleep: Pin<Box<Sleep>>,
+    alarm: Alarm,
 }
 
 impl<'a, K: Key> Get<'a, K> {
     /// `asleep`: a place among the sleeping getters taken in this very poll.
     pub(super) fn new(queue: &'a WorkQueue<K>, asleep: Option<Asleep>) -> Self {
-        Self { queue, waiter: asleep.as_ref().map(|asleep| asleep.id), fresh: asleep, alarm: None }
+        Self { queue, waiter: asleep.as_ref().map(|asleep| asleep.id), fresh: asleep, alarm: Alarm::default() }
     }
 
     /// True if it may sleep on.
     fn poll_alarm(&mut self, at: Option<u64>, cx: &mut Context<'_>) -> bool {
-        let deadline = at.and_then(|at| self.queue.0.instant(at).map(|deadline| (at, deadline)));
-        let Some((at, deadline)) = deadline else {
-            self.alarm = None;
-            return true;
-        };
-        let alarm = match self.alarm.take() {
-            Some(alarm) if alarm.at == at => alarm,
-            _ => Alarm { at, sleep: Box::pin(sleep_until(deadline)) },
-        };
-        let sleep = &mut self.alarm.insert(alarm).sleep;
-        sleep.as_mut().poll(cx).is_pending() && Instant::now() < deadline
+        self.alarm.poll(&self.queue.0, at, cx)
     }
 }
 
@@ -64,15 +49,19 @@ impl<K: Key> Future for Get<'_, K> {
         }
         let progress = ready!(coop::poll_proceed(cx));
         loop {
-            let now = this.queue.0.now();
             let waiter = &mut this.waiter;
             let found = this.queue.0.change(|state, wakes| {
                 state.waiters.leave(waiter, wakes);
                 if state.phase == Phase::Closed {
                     return Ok(None);
                 }
-                match state.take(now, this.queue.0.timing) {
-                    Some(slot) => Ok(Some(Item::new(this.queue, &state.slots, slot, now))),
+                // Many of those who are woken come too late: they need not read the clock.
+                let item = state.may_have_ready().then(|| this.queue.0.now()).and_then(|now| {
+                    let slot = state.take(now, this.queue.0.timing)?;
+                    Some(Item::new(this.queue, &state.slots, slot, now))
+                });
+                match item {
+                    Some(item) => Ok(Some(item)),
                     None if state.phase == Phase::Open => {
                         let Asleep { id, alarm } = state.sleep(cx.waker());
                         *waiter = Some(id);

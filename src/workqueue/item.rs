@@ -120,8 +120,11 @@ impl<K: Key> Item<K> {
     /// Added again since this run began, and ready: it runs once more when this run ends. One added with a delay that has not
     /// passed does not count.
     pub fn is_queued_again(&self) -> bool {
-        let state = self.queue.0.lock();
-        state.is_queued_again(self.held.slot)
+        let now = self.queue.0.now();
+        self.queue.0.change(|state, _| {
+            state.pass(now);
+            state.is_queued_again(self.held.slot)
+        })
     }
 
     /// Why this run failed, for [`snapshot`](WorkQueue::snapshot): shown until the key succeeds or is forgotten.
@@ -166,7 +169,7 @@ impl<K: Key> Item<K> {
     pub fn finish_and_try_get(mut self, outcome: Outcome) -> Option<Self> {
         let end = self.end(outcome);
         self.finish_and_take(end, outcome.priority, None);
-        (!self.finished).then_some(self)
+        if self.finished { None } else { Some(self) }
     }
 
     /// Done, but not ready again before [`WorkQueue::unpark`]; adds meanwhile are merged. If it was unparked since this run began, it is

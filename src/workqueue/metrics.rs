@@ -125,64 +125,55 @@ type Named = (&'static str, &'static str);
 
 impl Collector for Prometheus {
     fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
-        let rows = self.read();
-        if rows.is_empty() {
-            return Ok(());
-        }
-        per_band(&mut page, &rows, ("workqueue_depth", "Keys ready to run"), |stats, band| {
-            stats.band(band).depth as f64
-        })?;
-        per_band(
-            &mut page,
-            &rows,
-            ("steersman_workqueue_oldest_seconds", "How long the longest waiting ready key has waited"),
-            |stats, band| stats.band(band).oldest.as_secs_f64(),
-        )?;
-        counter(&mut page, &rows, ("workqueue_adds", "How often a key became ready"), |stats| stats.adds)?;
-        counter(&mut page, &rows, ("workqueue_retries", "How often a key was added with a delay"), |stats| {
-            stats.retries
-        })?;
-        counter(&mut page, &rows, ("steersman_workqueue_rejected", "Adds ignored after shutdown"), |stats| {
-            stats.rejected
-        })?;
-        counter(
-            &mut page,
-            &rows,
-            ("steersman_workqueue_limiter_panics", "Panics of the limiter, answered with the default delay"),
-            |stats| stats.limiter_panics,
-        )?;
-        histogram(
-            &mut page,
-            &rows,
-            ("workqueue_queue_duration_seconds", "From becoming ready to a worker"),
-            |stats| &stats.waited,
-        )?;
-        histogram(&mut page, &rows, ("workqueue_work_duration_seconds", "From a worker to finished"), |stats| {
-            &stats.worked
-        })?;
-        gauge(&mut page, &rows, ("workqueue_unfinished_work_seconds", "The ages of all runs, added up"), |stats| {
-            stats.unfinished.as_secs_f64()
-        })?;
-        gauge(
-            &mut page,
-            &rows,
-            ("workqueue_longest_running_processor_seconds", "The age of the longest run"),
-            |stats| stats.longest_running.as_secs_f64(),
-        )
+        encode_queues(&mut page, self.read())
     }
+}
+
+/// Queues, by their names.
+pub(crate) fn encode_queues(page: &mut DescriptorEncoder<'_>, queues: Vec<(String, Stats)>) -> fmt::Result {
+    let rows: Vec<_> = queues.into_iter().map(|(name, stats)| Row { name: escape(&name), stats }).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    per_band(page, &rows, ("workqueue_depth", "Keys ready to run"), |stats, band| stats.band(band).depth as f64)?;
+    per_band(
+        page,
+        &rows,
+        ("steersman_workqueue_oldest_seconds", "How long the longest waiting ready key has waited"),
+        |stats, band| stats.band(band).oldest.as_secs_f64(),
+    )?;
+    counter(page, &rows, ("workqueue_adds", "How often a key became ready"), |stats| stats.adds)?;
+    counter(page, &rows, ("workqueue_retries", "How often a key was added with a delay"), |stats| stats.retries)?;
+    counter(page, &rows, ("steersman_workqueue_rejected", "Adds ignored after shutdown"), |stats| stats.rejected)?;
+    counter(
+        page,
+        &rows,
+        ("steersman_workqueue_limiter_panics", "Panics of the limiter, answered with the default delay"),
+        |stats| stats.limiter_panics,
+    )?;
+    histogram(page, &rows, ("workqueue_queue_duration_seconds", "From becoming ready to a worker"), |stats| {
+        &stats.waited
+    })?;
+    histogram(page, &rows, ("workqueue_work_duration_seconds", "From a worker to finished"), |stats| &stats.worked)?;
+    gauge(page, &rows, ("workqueue_unfinished_work_seconds", "The ages of all runs, added up"), |stats| {
+        stats.unfinished.as_secs_f64()
+    })?;
+    gauge(page, &rows, ("workqueue_longest_running_processor_seconds", "The age of the longest run"), |stats| {
+        stats.longest_running.as_secs_f64()
+    })
 }
 
 impl Prometheus {
     /// The queues there are; those that are gone are forgotten.
-    fn read(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
+    fn read(&self) -> Vec<(String, Stats)> {
+        let mut queues = Vec::new();
         self.probes.lock().retain(|probe| {
             let stats = probe.stats();
             let alive = stats.is_some();
-            rows.extend(stats.map(|stats| Row { name: escape(&probe.name), stats }));
+            queues.extend(stats.map(|stats| (probe.name.to_string(), stats)));
             alive
         });
-        rows
+        queues
     }
 }
 

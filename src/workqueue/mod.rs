@@ -54,6 +54,7 @@
 //! ```
 
 mod again;
+mod alarm;
 mod drain;
 mod get;
 mod item;
@@ -76,6 +77,7 @@ mod wheel;
 pub(crate) use again::RunWatch;
 pub use item::Item;
 pub use limiter::Limiter;
+pub(crate) use metrics::encode_queues;
 pub use metrics::{Metrics, Probe, Prometheus};
 pub use queue::WorkQueue;
 pub use snapshot::{Entry, EntryState};

@@ -121,7 +121,11 @@ impl<K: Key> Shared<K> {
         let result = change(&mut state, &mut wakes);
         state.settle(&mut wakes);
         drop(state);
-        wakes.call();
+        if wakes.is_empty() {
+            std::mem::forget(wakes); // As after most changes: there is nothing to drop, and no need to look for it.
+        } else {
+            wakes.call();
+        }
         result
     }
 

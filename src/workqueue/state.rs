@@ -200,7 +200,7 @@ impl<K: Key> State<K> {
         self.counters.adds += 1;
         if slot.is_running() {
             self.again += 1;
-            self.watchers.queued_again(slot.place);
+            self.watchers.wake(slot.place);
         } else {
             self.ready.push(&mut self.slots, at);
         }
@@ -210,6 +210,9 @@ impl<K: Key> State<K> {
         let slot = &mut self.slots[at];
         slot.pending = Pending::Time;
         slot.ready_at = due.min(NEVER - 1);
+        if slot.is_running() {
+            self.watchers.wake(slot.place);
+        }
         self.delayed += 1;
         self.set_alarm(at, wakes);
     }
@@ -239,11 +242,16 @@ impl<K: Key> State<K> {
             counters.adds += 1;
             if slot.is_running() {
                 *again += 1;
-                watchers.queued_again(slot.place);
+                watchers.wake(slot.place);
             } else {
                 ready.push(slots, at);
             }
         });
+    }
+
+    /// Whether a key is ready, or may be by now.
+    pub(super) fn may_have_ready(&self) -> bool {
+        self.ready.len() > 0 || self.wheel.next_due().is_some()
     }
 
     /// Hand out the key whose turn it is: its slot, whose `place` is the number of the run.
@@ -327,14 +335,15 @@ impl<K: Key> State<K> {
                 self.counters.rejected += 1;
             }
         }
-        if self.slots[at].pending == Pending::Worker {
+        let slot = &mut self.slots[at];
+        slot.running = Running::No;
+        if slot.pending == Pending::Worker {
             if self.wheel.next_due().is_some() {
                 self.pass(now());
             }
             self.again -= 1;
             self.ready.push(&mut self.slots, at);
         }
-        self.slots[at].running = Running::No;
         if !open {
             self.forget_slot(at);
         }

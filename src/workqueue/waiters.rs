@@ -153,15 +153,13 @@ impl Wakes {
     }
 
     #[inline]
-    pub(super) fn call(&mut self) {
-        if self.first.is_some() || self.dropped.is_some() {
-            self.call_all();
-        }
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.dropped.is_none()
     }
 
     #[inline(never)]
-    fn call_all(&mut self) {
-        let Self { first, rest, dropped } = std::mem::take(self);
+    pub(super) fn call(self) {
+        let Self { first, rest, dropped } = self;
         first.into_iter().chain(rest).for_each(Waker::wake);
         drop(dropped);
     }

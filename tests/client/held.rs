@@ -9,35 +9,42 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
-/// How late: long enough that a read that does not wait comes too early.
-const LATE: Duration = Duration::from_millis(20);
+/// How much may be on its way at once.
+const ON_ITS_WAY: usize = 10_000;
 
-/// Says whether the watches may tell.
-pub(crate) struct Gate(watch::Sender<bool>);
+/// Says whether the watches may tell, and how late they do.
+pub(crate) struct Gate {
+    late: Duration,
+    open: watch::Sender<bool>,
+}
 
 impl Gate {
-    pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(true))
+    pub(crate) fn new(late: Duration) -> Self {
+        Self { late, open: watch::Sender::new(true) }
     }
 
     pub(crate) fn hold(&self) {
-        self.0.send_replace(false);
+        self.open.send_replace(false);
     }
 
     pub(crate) fn open(&self) {
-        self.0.send_replace(true);
+        self.open.send_replace(true);
     }
 
     pub(crate) fn before(&self, client: kube_client::Client) -> kube_client::Client {
-        kube_client::Client::new(Held { client, open: self.0.subscribe() }, "default")
+        kube_client::Client::new(Held { client, late: self.late, open: self.open.subscribe() }, "default")
     }
 }
 
 #[derive(Clone)]
 struct Held {
     client: kube_client::Client,
+    late: Duration,
     open: watch::Receiver<bool>,
 }
 
@@ -53,7 +60,7 @@ impl tower_service::Service<Request<Body>> for Held {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { client, open } = self.clone();
+        let Self { client, late, open } = self.clone();
         Box::pin(async move {
             let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
             let response = client.send(request).await?;
@@ -61,16 +68,16 @@ impl tower_service::Service<Request<Body>> for Held {
                 return Ok(response.map(BodyExt::boxed_unsync));
             }
             Ok(response.map(|body| {
-                let late = BodyStream::new(body).then(move |frame| {
-                    let mut open = open.clone();
+                let told = BodyStream::new(body).map(move |frame| {
+                    let (mut open, due) = (open.clone(), Instant::now() + late);
                     async move {
-                        sleep(LATE).await;
+                        sleep_until(due).await;
                         // A gate that is gone stays as it was.
                         let _ = open.wait_for(|open| *open).await;
                         frame
                     }
                 });
-                StreamBody::new(late).boxed_unsync()
+                StreamBody::new(told.buffered(ON_ITS_WAY)).boxed_unsync()
             }))
         })
     }

@@ -17,6 +17,8 @@ use steersman::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
+/// How late watches tell: so that a read that does not wait comes too early.
+const LATE: Duration = Duration::from_millis(20);
 /// For what must not come.
 const SOON: Consistency = Consistency::Block(Duration::from_millis(100));
 /// For what must come: a test has its own limit.
@@ -33,7 +35,7 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(env: &Env, options: CacheOptions) -> anyhow::Result<Self> {
-        let gate = Gate::new();
+        let gate = Gate::new(LATE);
         let cache = Cache::new(gate.before(env.client()?), options)?;
         let client = Client::new(env.client()?)?.with_cache(cache.clone()).consistency(EVER);
         let (stop, stopped) = oneshot::channel();

@@ -310,7 +310,7 @@ async fn random_calls_with_extreme_arguments_do_no_harm() {
                 4 => drop(items.pop()),
                 5 => items.pop().into_iter().for_each(|item| item.finish(Outcome::requeue_after(duration))),
                 6 => items.pop().into_iter().for_each(|item| item.park_for(duration)),
-                7 => queue.unpark(&key),
+                7 => drop(queue.unpark(&key)),
                 _ => {
                     queue.cancel(&key);
                     advance(durations[random.below(4) as usize]).await;

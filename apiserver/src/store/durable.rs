@@ -33,4 +33,9 @@ impl Store {
             table.grown.send_replace(Some(table.changes));
         }
     }
+
+    /// A store that is open has the tables of the kinds that are built in.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.read().tables.is_empty()
+    }
 }

@@ -4,6 +4,7 @@
 //! Wall time never fails the command: a missed target is printed, not an error. A repetition that fails is one.
 
 mod cache;
+mod controller;
 mod executables;
 mod groups;
 mod machine;

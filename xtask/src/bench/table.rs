@@ -94,6 +94,7 @@ impl Table<'_> {
                 Some(format!("≤ {most} {} {}", row.unit, met(row.median <= most)))
             }
             Target::AtMost(most) if ours => Some(format!("≤ {most} {} {}", row.unit, met(row.median <= most))),
+            Target::AtLeast(least) if ours => Some(format!("≥ {least} {} {}", row.unit, met(row.median >= least))),
             _ => None,
         };
         let workload = self.group.workload(&row.workload);
@@ -228,6 +229,20 @@ steady        steersman                   100 [90.0..110]  ns
              | client-go ≥ 2x MISSED; controller-runtime+prom ≥ 20x met |"
         );
         assert_eq!(lines[3], "| filldrain-1k, ns | 50.0 [45.0..55.0] | – | – | – |  |");
+    }
+
+    #[test]
+    fn a_rate_may_have_a_least() {
+        let group = GROUPS.iter().find(|group| group.name == "controller").unwrap();
+        let text = |rate| {
+            let rows = Rows::new(vec![
+                row("forbidden-neighbour", "steersman", "reconciles/s", rate),
+                row("forbidden-neighbour", "kube-runtime", "reconciles/s", 0.4),
+            ]);
+            Table { group, rows: &rows }.text()
+        };
+        assert!(text(9.9).contains("≥ 9.5 reconciles/s met"));
+        assert_eq!(text(9.4).matches("≥ 9.5 reconciles/s MISSED").count(), 1, "the peer has no target");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //go:build !linux
 
 // Ticks elsewhere, as precise as the runtime's timers are and lost when missed.
-package main
+package openloop
 
 import "time"
 

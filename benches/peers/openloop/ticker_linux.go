@@ -1,5 +1,5 @@
 // Precise ticks on Linux.
-package main
+package openloop
 
 import (
 	"encoding/binary"

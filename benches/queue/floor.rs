@@ -1,0 +1,98 @@
+//! The floor: what no queue of keys with many workers can leave out if its items say how long they waited. A key is hashed once, and stays
+//! with the queue while a worker has a clone; tokio's clock is read when it is added and when it is handed out; the lock is taken
+//! as often; and a key wakes a getter if one sleeps. Nothing finds a key again, so one may be there twice; there are no priorities, no
+//! delays, no backoff, no shutdown and nothing to look at. A target that this misses is one that the machine forbids.
+
+use crate::{Setup, workloads::Queue};
+use hashbrown::DefaultHashBuilder;
+use parking_lot::Mutex;
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    hash::BuildHasher,
+    hint::black_box,
+    sync::Arc,
+    task::{Poll, Waker, ready},
+};
+use steersman::object::ObjectKey;
+use tokio::{task::coop, time::Instant};
+
+#[derive(Clone, Default)]
+pub(crate) struct Floor(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    hasher: DefaultHashBuilder,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<(ObjectKey, Instant)>,
+    asleep: Vec<Waker>,
+}
+
+pub(crate) struct Item {
+    queue: Floor,
+    keys: [ObjectKey; 2],
+}
+
+impl Floor {
+    /// The next key; without one, `waker` is called when one comes.
+    fn take(&self, waker: Option<&Waker>) -> Option<[ObjectKey; 2]> {
+        let now = Instant::now();
+        let mut state = self.0.state.lock();
+        let Some((key, added)) = state.ready.pop_front() else {
+            state.asleep.extend(waker.cloned());
+            return None;
+        };
+        black_box(now.saturating_duration_since(added));
+        Some([key.clone(), key])
+    }
+}
+
+impl Queue for Floor {
+    type Item = Item;
+
+    fn new(_: &Setup) -> Self {
+        Self::default()
+    }
+
+    fn add(&self, key: ObjectKey) {
+        black_box(self.0.hasher.hash_one(&key));
+        let mut state = self.0.state.lock();
+        state.ready.push_back((key, Instant::now()));
+        let waker = state.asleep.pop();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn try_get(&self) -> Option<Item> {
+        self.take(None).map(|keys| Item { queue: self.clone(), keys })
+    }
+
+    fn get(&self) -> impl Future<Output = Option<Item>> + Send {
+        poll_fn(|cx| {
+            let progress = ready!(coop::poll_proceed(cx));
+            let Some(keys) = self.take(Some(cx.waker())) else { return Poll::Pending };
+            progress.made_progress();
+            Poll::Ready(Some(Item { queue: self.clone(), keys }))
+        })
+    }
+
+    fn done_and_try_get(mut item: Item) -> Option<Item> {
+        item.keys = item.queue.take(None)?;
+        Some(item)
+    }
+
+    async fn done_and_get(mut item: Item) -> Option<Item> {
+        item.keys = poll_fn(|cx| {
+            let progress = ready!(coop::poll_proceed(cx));
+            let Some(keys) = item.queue.take(Some(cx.waker())) else { return Poll::Pending };
+            progress.made_progress();
+            Poll::Ready(keys)
+        })
+        .await;
+        Some(item)
+    }
+}

@@ -1,0 +1,213 @@
+//! How to elect: client-go's parameters, defaults and rules.
+
+use super::ElectionError;
+use std::{collections::BTreeMap, fs, time::Duration};
+
+/// How much longer a wait between tries may be, as a share of it; and how many tries have to fit into the renew deadline.
+pub(super) const JITTER: f64 = 1.2;
+
+/// Where a pod finds the namespace that it runs in.
+const OWN_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// Which Lease, who this is, and how long things may take. Candidates of one Lease should agree on the durations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// The Lease's name; it is made if there is none.
+    pub name: String,
+    /// Its namespace; if it is empty, that of this pod.
+    pub namespace: String,
+    /// Who this is, unlike all others. Default: the host's name, `_` and a random UUID.
+    pub identity: String,
+    /// How long a Lease has to be left alone before others take it. Told to them in whole seconds, rounded up. Default: 15 s.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew before it gives up. Default: 10 s.
+    pub renew_deadline: Duration,
+    /// How long between tries, of the leader; the others wait up to 2.2 times as long, unless the Lease's watch tells them to be quick. Default: 2 s.
+    pub retry_period: Duration,
+    /// Whether [`release`](super::Leadership::release) gives the Lease up. Default: true.
+    pub release_on_cancel: bool,
+    /// Labels of the Lease, beside those that it has. Default: none.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            namespace: String::new(),
+            identity: format!("{}_{}", host(), uuid()),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            release_on_cancel: true,
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
+impl LeaderElection {
+    /// By this Lease, and for the rest by default.
+    pub fn new(name: impl Into<String>, namespace: impl Into<String>) -> Self {
+        Self { name: name.into(), namespace: namespace.into(), ..Self::default() }
+    }
+
+    /// With the namespace found, if all is as it has to be.
+    pub(super) fn checked(mut self) -> Result<Self, ElectionError> {
+        named("name", &self.name)?;
+        if self.namespace.is_empty() {
+            let own = fs::read_to_string(OWN_NAMESPACE).map_err(|_| ElectionError::NoNamespace(self.name.clone()))?;
+            own.trim().clone_into(&mut self.namespace);
+        }
+        named("namespace", &self.namespace)?;
+        if self.identity.is_empty() {
+            return Err(ElectionError::NoIdentity);
+        }
+        let (lease, renew, retry) = (self.lease_duration, self.renew_deadline, self.retry_period);
+        let tick = Duration::from_nanos(1);
+        let least = [
+            ("lease_duration", lease, Duration::from_secs(1)),
+            ("renew_deadline", renew, tick),
+            ("retry_period", retry, tick),
+        ];
+        if let Some((what, is, least)) = least.into_iter().find(|(_, is, least)| is < least) {
+            return Err(ElectionError::TooShort { what, is, least });
+        }
+        if lease <= renew {
+            return Err(ElectionError::LeaseTooShort { lease, renew });
+        }
+        if renew.as_secs_f64() <= JITTER * retry.as_secs_f64() {
+            return Err(ElectionError::RenewTooShort { renew, retry });
+        }
+        Ok(self)
+    }
+
+    /// `namespace/name`.
+    pub(super) fn lease(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// As the Lease says it: never less than what the leader counts on.
+    pub(super) fn seconds(&self) -> i32 {
+        i32::try_from(self.lease_duration.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
+    }
+
+    /// How long one request may take, so that one that hangs does not cost the lease.
+    pub(super) fn request_timeout(&self) -> Duration {
+        (self.renew_deadline / 2).max(Duration::from_secs(1))
+    }
+
+    /// From before a renewal was sent until the work has to end: for clocks that run at different speeds, and for writes that are on their way.
+    pub(super) fn fenced_after(&self) -> Duration {
+        self.lease_duration - (self.lease_duration - self.renew_deadline) / 2
+    }
+
+    /// How long to wait between tries: not all at once.
+    pub(super) fn jittered(&self) -> Duration {
+        self.retry_period.mul_f64(1.0 + JITTER * rand::random::<f64>())
+    }
+}
+
+fn named(what: &'static str, name: &str) -> Result<(), ElectionError> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let ends = |name: &str| name.starts_with(['-', '.']) || name.ends_with(['-', '.']);
+    if name.is_empty() || !name.bytes().all(fits) || ends(name) {
+        return Err(ElectionError::BadName { what, name: name.to_owned() });
+    }
+    Ok(())
+}
+
+fn host() -> String {
+    hostname::get().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// A random one.
+fn uuid() -> String {
+    let random: u128 = rand::random();
+    let hex = format!("{:032x}", (random & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62));
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_client_gos_and_identities_differ() {
+        let options = LeaderElection::new("web", "default");
+        let seconds = [options.lease_duration, options.renew_deadline, options.retry_period].map(|it| it.as_secs());
+        assert_eq!((seconds, options.release_on_cancel), ([15, 10, 2], true));
+        let (host, uuid) = options.identity.rsplit_once('_').expect("two parts");
+        assert!(!host.is_empty() && uuid.len() == 36 && uuid.as_bytes()[14] == b'4', "{}", options.identity);
+        assert_ne!(options.identity, LeaderElection::default().identity);
+        assert!(options.checked().is_ok());
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_as_by_client_go() {
+        let seconds = Duration::from_secs_f64;
+        let timed = |lease: f64, renew: f64, retry: f64| {
+            let (lease_duration, renew_deadline) = (seconds(lease), seconds(renew));
+            let times = LeaderElection {
+                lease_duration,
+                renew_deadline,
+                retry_period: seconds(retry),
+                ..LeaderElection::default()
+            };
+            LeaderElection { name: "web".into(), namespace: "default".into(), ..times }
+        };
+        let base = || LeaderElection::new("web", "default");
+        let cases = [
+            (timed(15., 10., 2.), None),
+            (timed(2., 1.5, 0.25), None),
+            (timed(10., 10., 2.), Some("lease_duration 10s is not longer than renew_deadline 10s")),
+            (timed(9., 10., 2.), Some("lease_duration 9s is not longer")),
+            (timed(15., 2.4, 2.), Some("renew_deadline 2.4s is not longer than 1.2 times retry_period 2s")),
+            (timed(15., 2.5, 2.), None),
+            (timed(0.5, 0.4, 0.1), Some("lease_duration is 500ms: it has to be at least 1s")),
+            (timed(15., 0., 0.), Some("renew_deadline is 0ns")),
+            (timed(15., 10., 0.), Some("retry_period is 0ns")),
+            (LeaderElection { name: String::new(), ..base() }, Some("`` is no name of a Lease")),
+            (LeaderElection { name: "a/b".into(), ..base() }, Some("`a/b` is no name")),
+            (LeaderElection { name: "..".into(), ..base() }, Some("`..` is no name")),
+            (LeaderElection { namespace: "A".into(), ..base() }, Some("`A` is no namespace")),
+            (LeaderElection { identity: String::new(), ..base() }, Some("without an identity")),
+        ];
+        for (options, refused) in cases {
+            match (options.clone().checked(), refused) {
+                (Ok(_), None) => {}
+                (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (checked, _) => panic!("{options:?}: {checked:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_namespace_it_has_to_run_in_one() {
+        if fs::exists(OWN_NAMESPACE).is_ok_and(|exists| exists) {
+            return;
+        }
+        let error = LeaderElection::new("web", "").checked().expect_err("not in a pod");
+        assert!(error.to_string().contains("`web` has no namespace"), "{error}");
+    }
+
+    #[test]
+    fn others_are_told_no_less_than_what_the_leader_counts_on() {
+        let of = |lease: u64, renew: u64| LeaderElection {
+            lease_duration: Duration::from_millis(lease),
+            renew_deadline: Duration::from_millis(renew),
+            ..LeaderElection::default()
+        };
+        assert_eq!([of(1000, 900), of(1001, 900), of(15_000, 10_000)].map(|it| it.seconds()), [1, 2, 15]);
+        assert_eq!(of(15_000, 10_000).fenced_after(), Duration::from_millis(12_500));
+        assert_eq!([of(15_000, 10_000), of(1500, 1000)].map(|it| it.request_timeout().as_secs()), [5, 1]);
+    }
+
+    #[test]
+    fn waits_are_between_one_and_two_point_two_retry_periods() {
+        let options = LeaderElection::default();
+        for _ in 0..1000 {
+            let wait = options.jittered().as_secs_f64();
+            assert!((2.0..4.4).contains(&wait), "{wait}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a Lease says, and what is written into it.
+//!
+//! What holds: the times in it are text that has changed or has not. Nobody here reads them: they are by somebody else's clock.
+
+use super::LeaderElection;
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What candidates agree on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Record {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<i32>,
+    lease_transitions: Option<i32>,
+    acquire_time: Option<String>,
+    renew_time: Option<String>,
+}
+
+impl Record {
+    /// Of who takes it now.
+    pub(super) fn taken(options: &LeaderElection, transitions: i32) -> Self {
+        let now = micro_time(Timestamp::now());
+        Self {
+            holder_identity: Some(options.identity.clone()),
+            lease_duration_seconds: Some(options.seconds()),
+            lease_transitions: Some(transitions),
+            acquire_time: Some(now.clone()),
+            renew_time: Some(now),
+        }
+    }
+
+    /// The same a little later.
+    pub(super) fn renewed(&self) -> Self {
+        Self { renew_time: Some(micro_time(Timestamp::now())), ..self.clone() }
+    }
+
+    /// As client-go leaves it: nobody's, and soon over for who looks only at that.
+    pub(super) fn released(&self) -> Self {
+        let now = micro_time(Timestamp::now());
+        Self {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            lease_transitions: self.lease_transitions,
+            acquire_time: Some(now.clone()),
+            renew_time: Some(now),
+        }
+    }
+
+    /// Taken when this one was: identities need not be as unique as they should be.
+    pub(super) fn is_of(&self, taken: &Self) -> bool {
+        let what = |record: &Self| (record.holder_identity.clone(), record.transitions(), record.acquire_time.clone());
+        what(self) == what(taken)
+    }
+
+    /// Taken when `taken` was, which was never answered.
+    pub(super) fn at_the_time_of(self, taken: &Self) -> Self {
+        Self { acquire_time: taken.acquire_time.clone(), ..self }
+    }
+
+    pub(super) fn holder(&self) -> Option<&str> {
+        self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+    }
+
+    pub(super) fn transitions(&self) -> i32 {
+        self.lease_transitions.unwrap_or_default()
+    }
+
+    /// How long its holder counts on it.
+    pub(super) fn lasts(&self) -> Option<Duration> {
+        let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    }
+}
+
+/// A Lease as the server has it: all of it, so that what is not known here stays as it is.
+#[derive(Clone, Debug)]
+pub(super) struct Lease(Value);
+
+impl Lease {
+    pub(super) fn read(object: Value) -> Self {
+        Self(object)
+    }
+
+    /// What is to be made.
+    pub(super) fn new(options: &LeaderElection, record: &Record) -> Value {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": options.name, "namespace": options.namespace},
+        });
+        Self(lease).with(options, record)
+    }
+
+    /// What it is to become, if it is still as it was read.
+    pub(super) fn with(&self, options: &LeaderElection, record: &Record) -> Value {
+        let mut lease = self.0.clone();
+        let fields = [
+            ("holderIdentity", json!(record.holder_identity)),
+            ("leaseDurationSeconds", json!(record.lease_duration_seconds)),
+            ("leaseTransitions", json!(record.lease_transitions)),
+            ("acquireTime", json!(record.acquire_time)),
+            ("renewTime", json!(record.renew_time)),
+        ];
+        for (field, value) in fields {
+            lease["spec"][field] = value;
+        }
+        for (label, value) in &options.labels {
+            lease["metadata"]["labels"][label] = json!(value);
+        }
+        lease
+    }
+
+    pub(super) fn record(&self) -> Record {
+        // The server lets nothing else in.
+        self.0.get("spec").and_then(|spec| Record::deserialize(spec).ok()).unwrap_or_default()
+    }
+
+    pub(super) fn version(&self) -> &str {
+        self.0["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+    }
+}
+
+/// As `MicroTime` is written: always six digits, also where they are noughts.
+pub(super) fn micro_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::{api::coordination::v1::Lease as Typed, apimachinery::pkg::apis::meta::v1::MicroTime};
+
+    #[test]
+    fn a_time_has_six_digits_whatever_they_are() {
+        for (nanos, text) in [
+            (0, "2026-01-02T03:04:05.000000Z"),
+            (120_000_000, "2026-01-02T03:04:05.120000Z"),
+            (123_456_789, "2026-01-02T03:04:05.123456Z"),
+            (999_999_999, "2026-01-02T03:04:05.999999Z"),
+        ] {
+            let at = Timestamp::new(1_767_323_045, nanos).expect("a time");
+            assert_eq!(micro_time(at), text);
+            assert_eq!(json!(MicroTime(at)), text, "as k8s-openapi writes it");
+        }
+    }
+
+    #[test]
+    fn an_update_keeps_what_it_does_not_know() {
+        let options =
+            LeaderElection { labels: [("app".into(), "web".into())].into(), ..LeaderElection::new("web", "default") };
+        let lease = Lease::read(json!({
+            "metadata": {"name": "web", "resourceVersion": "7", "labels": {"team": "red"}},
+            "spec": {"holderIdentity": "other", "strategy": "OldestEmulationVersion", "leaseTransitions": 4},
+        }));
+        let record = Record::taken(&options, lease.record().transitions() + 1);
+        let changed = lease.with(&options, &record);
+        assert_eq!(changed["metadata"]["labels"], json!({"team": "red", "app": "web"}));
+        assert_eq!(changed["spec"]["strategy"], "OldestEmulationVersion");
+        assert_eq!(
+            (changed["spec"]["leaseTransitions"].clone(), changed["metadata"]["resourceVersion"].clone()),
+            (json!(5), json!("7"))
+        );
+        let typed: Typed = serde_json::from_value(changed).expect("a Lease");
+        assert_eq!(typed.spec.and_then(|spec| spec.holder_identity), Some(options.identity));
+    }
+
+    #[test]
+    fn a_released_lease_is_nobodys_and_counts_on() {
+        let taken = Record::taken(&LeaderElection::new("web", "default"), 3);
+        let released = taken.released();
+        assert_eq!(
+            (released.holder(), released.transitions(), released.lasts()),
+            (None, 3, Some(Duration::from_secs(1)))
+        );
+        assert!(!released.is_of(&taken) && taken.renewed().is_of(&taken));
+    }
+
+    #[test]
+    fn a_lease_that_says_nothing_is_nobodys() {
+        for object in
+            [json!({}), json!({"spec": {}}), json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 0}})]
+        {
+            let record = Lease::read(object).record();
+            assert_eq!((record.holder(), record.transitions(), record.lasts()), (None, 0, None));
+        }
+    }
+}

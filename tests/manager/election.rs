@@ -1,0 +1,139 @@
+//! Elections on both servers, by the clock on the wall: what the server lets in, and how long things take.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube_client::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use std::{
+    future::pending,
+    time::{Duration, Instant},
+};
+use steersman::{
+    manager::election::{Elector, LeaderElection, Leadership},
+    testing::{Env, TestServer},
+};
+use tokio::time::timeout;
+
+/// Long enough for a machine that has much to do.
+fn options(namespace: &str, identity: &str) -> LeaderElection {
+    LeaderElection { identity: identity.into(), ..LeaderElection::new("web", namespace) }
+}
+
+async fn leads(elector: &Elector) -> anyhow::Result<Leadership> {
+    let leadership = timeout(Duration::from_mins(1), elector.acquire(pending())).await?;
+    leadership.ok_or_else(|| anyhow::anyhow!("nobody has stopped it"))
+}
+
+async fn spec(client: Client, namespace: &str) -> anyhow::Result<Value> {
+    Ok(serde_json::to_value(Api::<Lease>::namespaced(client, namespace).get("web").await?.spec)?)
+}
+
+steersman::env_test! {
+    async fn a_lease_goes_from_one_to_the_next_within_a_watch_event(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("election").await?;
+        let labels = [("app".to_owned(), "web".to_owned())].into();
+        let first = Elector::new(env.client()?, LeaderElection { labels, ..options(&namespace, "a") })?;
+        let second = Elector::new(env.client()?, options(&namespace, "b"))?;
+        let mut leadership = leads(&first).await?;
+        let held = spec(env.client()?, &namespace).await?;
+        assert_eq!((&held["holderIdentity"], &held["leaseTransitions"]), (&json!("a"), &json!(0)));
+
+        let standby = tokio::spawn({
+            let second = second.clone();
+            async move { leads(&second).await }
+        });
+        // Until it waits, and the Lease was renewed.
+        let waits = async {
+            while second.report().holder.is_none() || first.report().renewals == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        leadership.hold(waits).await?;
+        let (old, released) = (leadership.fence(), Instant::now());
+        leadership.release().await?;
+        let leadership = standby.await??;
+        println!("{}: led {:?} after the release began", env.name(), released.elapsed());
+        assert!(old.check().is_err() && leadership.fence().token() > old.token());
+        let held = spec(env.client()?, &namespace).await?;
+        assert_eq!((&held["holderIdentity"], &held["leaseTransitions"]), (&json!("b"), &json!(1)));
+        leadership.release().await?;
+        assert_eq!(second.report().holder, None);
+        Ok(())
+    }
+
+    async fn of_several_that_race_for_a_new_lease_one_leads(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("election").await?;
+        let mut candidates = Vec::new();
+        for number in 0..5 {
+            let elector = Elector::new(env.client()?, options(&namespace, &number.to_string()))?;
+            candidates.push(tokio::spawn(async move {
+                // As long as no lease is over.
+                timeout(Duration::from_secs(5), elector.acquire(pending())).await.ok().flatten()
+            }));
+        }
+        let mut leaders = Vec::new();
+        for candidate in candidates {
+            leaders.extend(candidate.await?);
+        }
+        assert_eq!(leaders.len(), 1, "{leaders:?}");
+        Ok(())
+    }
+
+    async fn a_lease_whose_holder_is_gone_is_taken_when_it_is_over_whatever_its_clock_said(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("election").await?;
+        let (lease, renew, retry) = (Duration::from_secs(2), Duration::from_secs(1), Duration::from_millis(200));
+        let times = |options| LeaderElection { lease_duration: lease, renew_deadline: renew, retry_period: retry, ..options };
+        drop(leads(&Elector::new(env.client()?, times(options(&namespace, "a")))?).await?);
+        let leases: Api<Lease> = Api::namespaced(env.client()?, &namespace);
+        for (identity, renewed) in [("b", "2001-01-01T00:00:00.000000Z"), ("c", "2099-01-01T00:00:00.000000Z")] {
+            let skewed = json!({"spec": {"renewTime": renewed}});
+            leases.patch("web", &PatchParams::default(), &Patch::Merge(skewed)).await?;
+            let began = Instant::now();
+            drop(leads(&Elector::new(env.client()?, times(options(&namespace, identity)))?).await?);
+            println!("{}: took over after {:?}", env.name(), began.elapsed());
+            assert!(began.elapsed() >= lease, "{:?}", began.elapsed());
+        }
+        assert_eq!(spec(env.client()?, &namespace).await?["leaseTransitions"], 2);
+        Ok(())
+    }
+
+    async fn who_may_not_watch_leads_a_little_later(env: Env) -> anyhow::Result<()> {
+        if env.name() == "embedded" {
+            return Ok(()); // It lets everybody do everything.
+        }
+        let namespace = env.namespace("election").await?;
+        let role = json!({
+            "metadata": {"name": "elects"},
+            "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}],
+        });
+        let binding = json!({
+            "metadata": {"name": "elects"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "elects"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "election-bob"}],
+        });
+        use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+        Api::<Role>::namespaced(env.client()?, &namespace)
+            .create(&PostParams::default(), &serde_json::from_value(role)?)
+            .await?;
+        Api::<RoleBinding>::namespaced(env.client()?, &namespace)
+            .create(&PostParams::default(), &serde_json::from_value(binding)?)
+            .await?;
+        let leadership = leads(&Elector::new(env.client()?, options(&namespace, "a"))?).await?;
+        let second = Elector::new(env.client_as("election-bob", &[])?, options(&namespace, "b"))?;
+        let standby = tokio::spawn({
+            let second = second.clone();
+            async move { leads(&second).await }
+        });
+        // The server learns of roles a little later than it is told of them.
+        while second.report().holder.is_none() || second.report().watch_error.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let error = second.report().watch_error.unwrap_or_default();
+        assert!(error.contains("cannot watch") && error.contains("election-bob"), "{error}");
+        leadership.release().await?;
+        drop(standby.await??);
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! How it ends. Catalogue row 57.
+
+use crate::support::{Log, Running, builder, nothing, server, until};
+use k8s_openapi::api::core::v1::ConfigMap;
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use steersman::{
+    manager::{ManagerError, RunContext, Stage},
+    prelude::*,
+};
+use steersman_apiserver::Fault;
+use tokio::{runtime::Handle, time::Instant};
+
+/// One that does not care.
+async fn deaf(_cx: RunContext) -> anyhow::Result<()> {
+    pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_stop_within_the_grace_period_is_dropped_and_named() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).build()?;
+    manager.add(Stage::Other, "deaf one", deaf)?;
+    manager.add(Stage::Leader, "deaf leader", deaf)?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    let begun = Instant::now();
+    let error = running.stop().await.unwrap_err();
+    assert_eq!(begun.elapsed().as_secs(), 31, "the grace period, and a moment for the stages that were kept waiting");
+    assert_eq!(
+        error.to_string(),
+        "not stopped within the grace period of 30 s, and dropped: deaf leader, deaf one"
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_grace_period_nothing_is_waited_for_and_nothing_is_said() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).grace_period(Some(Duration::ZERO)).build()?;
+    manager.add(Stage::Other, "deaf one", deaf)?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    let begun = Instant::now();
+    running.stop().await?;
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_an_infinite_one_everything_is() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = builder(&server).grace_period(None).build()?;
+    let slow = log.clone();
+    manager.add(Stage::Other, "slow one", async move |cx: RunContext| {
+        cx.stopped().await;
+        tokio::time::sleep(Duration::from_hours(24)).await;
+        slow.say("done");
+        Ok(())
+    })?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    running.stop().await?;
+    assert_eq!(log.all(), ["done"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_fails_or_panics_ends_it_and_is_named() -> anyhow::Result<()> {
+    for panics in [false, true] {
+        let (server, log) = (server(), Log::default());
+        let manager = builder(&server).build()?;
+        log.runnable(&manager, Stage::Server, "server");
+        manager.add(Stage::Leader, "bad one", async move |_cx| {
+            assert!(!panics, "no luck");
+            Err(anyhow::anyhow!("no luck"))
+        })?;
+        let error = manager.run_until(pending()).await.unwrap_err();
+        let expected = if panics { "bad one: panicked: no luck" } else { "bad one: no luck" };
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(log.all(), ["server runs", "server stops"], "the others end in order");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_it_failed_and_that_it_did_not_stop_are_both_said() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).build()?;
+    manager.add(Stage::Other, "deaf one", deaf)?;
+    manager.add(Stage::Leader, "bad one", async |_cx| Err(anyhow::anyhow!("no luck")))?;
+    let error = manager.run_until(pending()).await.unwrap_err();
+    let Some(ManagerError::Both { first, then }) = error.downcast_ref() else { panic!("{error}") };
+    assert!(matches!(**first, ManagerError::Failed { .. }) && matches!(**then, ManagerError::Grace { .. }));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_returns_without_an_error_ends_nothing() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = builder(&server).build()?;
+    manager.add(Stage::Leader, "short one", async |_cx| Ok(()))?;
+    log.runnable(&manager, Stage::Leader, "long one");
+    let running = Running::new(manager);
+    until(|| !log.all().is_empty()).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(!running.task.is_finished());
+    running.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn told_to_stop_while_it_starts_it_stops() -> anyhow::Result<()> {
+    let server = server();
+    for verb in ["list", "watch"] {
+        server.faults().add(Fault::on(&format!("{verb} configmaps")).status(403));
+    }
+    let manager = builder(&server).build()?;
+    manager.controller("a").for_::<ConfigMap>().reconcile(nothing())?;
+    let log = Log::default();
+    log.runnable(&manager, Stage::Leader, "leader");
+    let begun = Instant::now();
+    let running = Running::new(manager);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    running.stop().await?;
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    assert!(log.all().is_empty(), "its stage never came");
+    Ok(())
+}
+
+#[tokio::test]
+async fn under_load_nothing_is_reconciled_after_it_has_returned_and_no_task_is_left() -> anyhow::Result<()> {
+    let server = server();
+    let before = Handle::current().metrics().num_alive_tasks();
+    let (runs, inside) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let manager = builder(&server).build()?;
+    for name in ["a", "b", "c"] {
+        let (runs, inside) = (runs.clone(), inside.clone());
+        let reconciler = reconcile::from_fn(move |_: Request, _| {
+            let (runs, inside) = (runs.clone(), inside.clone());
+            async move {
+                inside.fetch_add(1, SeqCst);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                runs.fetch_add(1, SeqCst);
+                inside.fetch_sub(1, SeqCst);
+                Ok(Outcome::requeue_after(Duration::from_millis(1)))
+            }
+        });
+        let controller = manager.controller(name).for_::<ConfigMap>().max_concurrent(8).reconcile(reconciler)?;
+        (0..100).for_each(|number| controller.queue().add(Request::new("default", &number.to_string())));
+    }
+    let running = Running::new(manager);
+    until(|| runs.load(SeqCst) > 500).await;
+    running.stop().await?;
+    let after = runs.load(SeqCst);
+    assert_eq!(inside.load(SeqCst), 0, "what ran was waited for");
+    until(|| Handle::current().metrics().num_alive_tasks() <= before).await;
+    assert_eq!(runs.load(SeqCst), after);
+    Ok(())
+}
+
+#[tokio::test]
+async fn dropped_while_it_runs_or_before_nothing_of_it_is_left() -> anyhow::Result<()> {
+    let server = server();
+    let before = Handle::current().metrics().num_alive_tasks();
+    for runs in [false, true] {
+        let manager = builder(&server).build()?;
+        let handle = manager.handle();
+        let held = Arc::new(());
+        let (alive, kept) = (Arc::downgrade(&held), handle.clone());
+        manager.add(Stage::Leader, "one that owns its manager", async move |cx: RunContext| {
+            let _both = (held, kept);
+            cx.stopped().await;
+            Ok(())
+        })?;
+        if runs {
+            let running = Running::new(manager);
+            handle.elected().await;
+            running.task.abort();
+            assert!(running.task.await.unwrap_err().is_cancelled());
+        } else {
+            drop(manager);
+        }
+        drop(handle);
+        until(|| alive.strong_count() == 0 && Handle::current().metrics().num_alive_tasks() <= before).await;
+    }
+    Ok(())
+}

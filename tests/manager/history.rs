@@ -1,0 +1,89 @@
+//! What was written, in the server's order.
+
+use super::candidates::LEDGER;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::{
+    Api, Client,
+    api::{PostParams, WatchParams},
+};
+use kube_core::WatchEvent;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+
+/// One write: by whom, under which token, and which one of that token's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Write {
+    pub(crate) token: u64,
+    pub(crate) number: u64,
+}
+
+impl Write {
+    /// From what a candidate sends, or what the object is then.
+    pub(crate) fn read(data: &BTreeMap<String, String>) -> Option<Self> {
+        Some(Self { token: data.get("token")?.parse().ok()?, number: data.get("number")?.parse().ok()? })
+    }
+
+    pub(crate) fn of_patch(body: &[u8]) -> Option<Self> {
+        let patch: Value = serde_json::from_slice(body).ok()?;
+        Self::read(&serde_json::from_value(patch["data"].clone()).ok()?)
+    }
+}
+
+/// Every version of the ledger, as a watch tells of it.
+pub(crate) struct History {
+    writes: watch::Receiver<Arc<Vec<Write>>>,
+    _watching: JoinSet<()>,
+}
+
+impl History {
+    /// Makes the ledger.
+    pub(crate) async fn begin(client: Client, namespace: &str) -> anyhow::Result<Self> {
+        let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
+        let ledger = serde_json::from_value(json!({"metadata": {"name": LEDGER}}))?;
+        let made = maps.create(&PostParams::default(), &ledger).await?;
+        let since = made.metadata.resource_version.unwrap_or_default();
+        let only = WatchParams::default().fields(&format!("metadata.name={LEDGER}")).timeout(290);
+        let mut events = maps.watch(&only, &since).await?.boxed();
+        let (sender, writes) = watch::channel(Arc::default());
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            while let Ok(Some(WatchEvent::Modified(ledger))) = events.try_next().await {
+                let write = ledger.data.as_ref().and_then(Write::read);
+                sender.send_modify(|writes: &mut Arc<Vec<Write>>| Arc::make_mut(writes).extend(write));
+            }
+        });
+        Ok(Self { writes, _watching: watching })
+    }
+
+    /// Wait until there are `many` more writes under this token, or a later one.
+    pub(crate) async fn until_written(&self, token: u64, many: usize) -> anyhow::Result<()> {
+        let mut writes = self.writes.clone();
+        let enough =
+            writes.wait_for(|writes| writes.iter().rev().take_while(|write| write.token >= token).count() >= many);
+        timeout(Duration::from_mins(1), enough).await??;
+        Ok(())
+    }
+
+    pub(crate) fn writes(&self) -> Arc<Vec<Write>> {
+        self.writes.borrow().clone()
+    }
+}
+
+/// Those that came under an older token than one before them.
+pub(crate) fn too_late(writes: &[Write]) -> Vec<Write> {
+    let mut newest = 0;
+    let is_late = |write: &&Write| {
+        newest = newest.max(write.token);
+        write.token < newest
+    };
+    writes.iter().filter(is_late).cloned().collect()
+}
+
+#[test]
+fn a_write_under_an_older_token_is_too_late_only_after_a_newer_one() {
+    let of = |tokens: &[u64]| tokens.iter().map(|token| Write { token: *token, number: 1 }).collect::<Vec<_>>();
+    assert_eq!(too_late(&of(&[3, 3, 5, 5, 9])), []);
+    assert_eq!(too_late(&of(&[3, 5, 3, 5, 4])), of(&[3, 4]));
+}

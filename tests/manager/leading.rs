@@ -1,0 +1,174 @@
+//! What only a leader does. Catalogue row 58.
+
+use crate::support::{Log, Running, builder, client, nothing, server, until};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
+use kube::Api;
+use std::time::Duration;
+use steersman::{
+    controller::{Options, WatchState},
+    manager::{Manager, ManagerError, RunContext, Stage, election::LeaderElection},
+    prelude::*,
+};
+use steersman_apiserver::{ApiServer, Fault};
+use tokio::{sync::mpsc, time::Instant};
+
+fn candidate(server: &ApiServer, identity: &str) -> anyhow::Result<Manager> {
+    let election = LeaderElection { identity: identity.into(), ..LeaderElection::new("operator", "default") };
+    Ok(builder(server).leader_election_with(election).build()?)
+}
+
+async fn holder(server: &ApiServer) -> anyhow::Result<Option<String>> {
+    let lease = Api::<Lease>::default_namespaced(client(server)).get("operator").await?;
+    Ok(lease.spec.and_then(|spec| spec.holder_identity).filter(|holder| !holder.is_empty()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_and_when_it_stops_the_next_one_does_at_once() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let mut running = Vec::new();
+    for name in ["one", "two"] {
+        let manager = candidate(&server, name)?;
+        log.runnable(&manager, Stage::Leader, if name == "one" { "work of one" } else { "work of two" });
+        log.runnable(&manager, Stage::Other, if name == "one" { "rest of one" } else { "rest of two" });
+        let handle = manager.handle();
+        running.push((handle.clone(), Running::new(manager)));
+        if name == "one" {
+            handle.elected().await;
+        }
+    }
+    until(|| log.all().len() == 3).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(log.all(), ["rest of one", "work of one", "rest of two"].map(|what| format!("{what} runs")));
+    assert_eq!(holder(&server).await?.as_deref(), Some("one"));
+
+    let (two, second) = running.pop().expect("two");
+    let (_, first) = running.pop().expect("one");
+    let begun = Instant::now();
+    first.stop().await?;
+    two.elected().await;
+    assert!(begun.elapsed() <= Duration::from_millis(100), "{:?}", begun.elapsed());
+    assert_eq!(holder(&server).await?.as_deref(), Some("two"));
+    second.stop().await?;
+    assert_eq!(holder(&server).await?, None);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_kept_until_the_leaders_work_has_ended() -> anyhow::Result<()> {
+    let server = server();
+    let manager = candidate(&server, "one")?;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let asked = client(&server);
+    manager.add(Stage::Leader, "slow work", async move |cx: RunContext| {
+        cx.stopped().await;
+        // Longer than a lease lasts.
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        let lease = Api::<Lease>::default_namespaced(asked).get("operator").await?;
+        tell.send(lease.spec.and_then(|spec| spec.holder_identity))?;
+        Ok(())
+    })?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    running.stop().await?;
+    assert_eq!(told.recv().await.flatten().as_deref(), Some("one"));
+    assert_eq!(holder(&server).await?, None);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_stopped_before_it_leads_starts_no_leaders_work() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let first = candidate(&server, "one")?;
+    let leader = first.handle();
+    let first = Running::new(first);
+    leader.elected().await;
+    let second = candidate(&server, "two")?;
+    log.runnable(&second, Stage::Leader, "work");
+    log.runnable(&second, Stage::Controllers, "rest");
+    let second = Running::new(second);
+    until(|| !log.all().is_empty()).await;
+    second.stop().await?;
+    assert_eq!(log.all(), ["rest runs", "rest stops"]);
+    first.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_loses_the_lease_ends_its_work_before_another_can_lead_and_says_so() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = candidate(&server, "one")?;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    manager.add(Stage::Leader, "work that does not care", async move |_cx| {
+        let _ends = scopeguard(move || tell.send(Instant::now()).expect("the test listens"));
+        std::future::pending().await
+    })?;
+    log.runnable(&manager, Stage::Other, "rest");
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let renewed = Instant::now();
+    server.faults().add(Fault::on("PUT leases").status(500));
+    server.faults().add(Fault::on("PATCH leases").status(500));
+    let error = running.task.await?.unwrap_err();
+    let lost = match error.downcast_ref() {
+        Some(ManagerError::Both { first, .. }) => &**first,
+        Some(other) => other,
+        None => panic!("{error}"),
+    };
+    assert!(matches!(lost, ManagerError::Lost(_)), "{error}");
+    let ended = told.recv().await.expect("it was dropped");
+    assert!(ended - renewed < Duration::from_secs(15), "before the lease is over: {:?}", ended - renewed);
+    assert_eq!(log.all(), ["rest runs", "rest stops"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_warms_up_has_its_sources_synced_before_it_leads() -> anyhow::Result<()> {
+    let server = server();
+    let first = candidate(&server, "one")?;
+    let leader = first.handle();
+    let first = Running::new(first);
+    leader.elected().await;
+    let second = candidate(&server, "two")?;
+    let options = Options { warmup: Some(true), ..Options::default() };
+    let warm = second.controller("warm").for_::<ConfigMap>().options(options).reconcile(nothing())?;
+    let cold = second.controller("cold").for_::<ConfigMap>().reconcile(nothing())?;
+    let second = Running::new(second);
+    let synced = |controller: &Controller| matches!(controller.watches()[0].state(), WatchState::Synced);
+    until(|| synced(&warm)).await;
+    assert!(!synced(&cold));
+    second.stop().await?;
+    first.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_has_a_token_that_grows_with_every_leader() -> anyhow::Result<()> {
+    let server = server();
+    let mut tokens = Vec::new();
+    for name in ["one", "two", "three"] {
+        let manager = candidate(&server, name)?;
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let reconciler = reconcile::from_fn(move |_: Request, cx| {
+            tell.send(cx.fencing_token()).expect("the test listens");
+            std::future::ready(Ok(Outcome::done()))
+        });
+        manager.controller("a").reconcile(reconciler)?.queue().add(Request::new("default", "a"));
+        let running = Running::new(manager);
+        tokens.push(told.recv().await.flatten().expect("it leads"));
+        running.stop().await?;
+    }
+    assert!(tokens.is_sorted_by(|older, newer| older < newer), "{tokens:?}");
+    Ok(())
+}
+
+/// Calls it when it is dropped.
+fn scopeguard(call: impl FnMut()) -> impl Drop {
+    struct Guard<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for Guard<F> {
+        fn drop(&mut self) {
+            self.0();
+        }
+    }
+    Guard(call)
+}

@@ -1,0 +1,250 @@
+//! What runs when. Catalogue rows 56 and 59.
+
+use crate::support::{Log, Running, builder, client, nothing, server, until};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use std::time::Duration;
+use steersman::{
+    controller::Options,
+    manager::{ManagerError, Probe, RunContext, Stage},
+    prelude::*,
+    reconcile::ClusterRequest,
+    source::Kind,
+};
+use steersman_apiserver::Fault;
+use tokio::{sync::mpsc, time::Instant};
+
+const STAGES: [(Stage, &str); 5] = [
+    (Stage::Leader, "leader"),
+    (Stage::Controllers, "controllers"),
+    (Stage::Other, "other"),
+    (Stage::Cache, "feed"),
+    (Stage::Server, "server"),
+];
+
+#[tokio::test(start_paused = true)]
+async fn stages_start_in_order_and_stop_in_the_opposite_one() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = builder(&server).build()?;
+    for (stage, name) in STAGES {
+        log.runnable(&manager, stage, name);
+    }
+    let gate = log.clone();
+    manager.add(Stage::Gate, "gate", async move |_cx| {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        gate.say("gate passed");
+        Ok(())
+    })?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    until(|| log.all().len() == 6).await;
+    running.stop().await?;
+    let expected = [
+        "server runs",
+        "feed runs",
+        "other runs",
+        "gate passed",
+        "controllers runs",
+        "leader runs",
+        "leader stops",
+        "controllers stops",
+        "other stops",
+        "feed stops",
+        "server stops",
+    ];
+    assert_eq!(log.all(), expected);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stage_waits_until_the_one_before_is_ready() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = builder(&server).build()?;
+    log.runnable(&manager, Stage::Other, "other");
+    let slow = log.clone();
+    manager.add(Stage::Server, "slow server", async move |cx: RunContext| {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        slow.say("ready at last");
+        cx.ready();
+        cx.stopped().await;
+        Ok(())
+    })?;
+    let running = Running::new(manager);
+    until(|| log.all().len() == 2).await;
+    assert_eq!(log.all(), ["ready at last", "other runs"]);
+    running.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_reconciled_before_every_gate_has_returned() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = builder(&server).build()?;
+    for (name, needs_leader) in [("leading", true), ("always", false)] {
+        let reconciled = log.clone();
+        let reconciler = reconcile::from_fn(move |_: Request, _| {
+            reconciled.say("reconciled");
+            std::future::ready(Ok(Outcome::done()))
+        });
+        let options = Options { needs_leader: Some(needs_leader), ..Options::default() };
+        let controller = manager.controller(name).options(options).reconcile(reconciler)?;
+        controller.queue().add(Request::new("default", "a"));
+    }
+    let gate = log.clone();
+    manager.add(Stage::Gate, "gate", async move |_cx| {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        gate.say("gate passed");
+        Ok(())
+    })?;
+    let running = Running::new(manager);
+    until(|| log.all().len() == 3).await;
+    assert_eq!(log.all(), ["gate passed", "reconciled", "reconciled"]);
+    running.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_caches_of_all_clusters_are_synced_before_what_needs_them_runs() -> anyhow::Result<()> {
+    let (home, abroad) = (server(), server());
+    for server in [&home, &abroad] {
+        server.faults().add(Fault::on("list configmaps").delay(Duration::from_secs(10)));
+        server.faults().add(Fault::on("watch configmaps").delay(Duration::from_secs(10)));
+    }
+    let manager = builder(&home).build()?;
+    let cluster = manager.add_cluster("abroad", client(&abroad))?;
+    let informers = [manager.cache().informer::<ConfigMap>()?, cluster.cache().informer::<ConfigMap>()?];
+    let (tell, mut told) = mpsc::unbounded_channel();
+    manager.add(Stage::Other, "reader", async move |_cx| {
+        for informer in &informers {
+            tell.send(informer.list(&Query::default()).is_ok())?;
+        }
+        Ok(())
+    })?;
+    let running = Running::new(manager);
+    assert_eq!((told.recv().await, told.recv().await), (Some(true), Some(true)));
+    running.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_had_holds_up_who_needs_it_and_nobody_else() -> anyhow::Result<()> {
+    let server = server();
+    for verb in ["list", "watch"] {
+        server.faults().add(Fault::on(&format!("{verb} secrets")).status(403));
+    }
+    let manager = builder(&server).build()?;
+    let optional = Select::<Secret>::new().optional();
+    manager.controller("a").for_::<ConfigMap>().watches_with(optional, handler::object()).reconcile(nothing())?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    running.stop().await?;
+
+    let manager = builder(&server).build()?;
+    manager.controller("b").for_::<ConfigMap>().watches::<Secret>(handler::object()).reconcile(nothing())?;
+    let handle = manager.handle();
+    let begun = Instant::now();
+    let running = Running::new(manager);
+    until(|| begun.elapsed() > Duration::from_secs(10)).await;
+    let unready = handle.check(Probe::Ready);
+    let of_cache = unready.iter().find(|check| &*check.name == "cache").and_then(|check| check.failure.clone());
+    assert!(of_cache.is_some_and(|failure| failure.contains("Secret")), "{unready:?}");
+    let error = running.task.await?.expect_err("it needs them").to_string();
+    assert!(error.contains("cache") && error.contains("Secret"), "{error}");
+    assert_eq!(begun.elapsed().as_secs(), 120);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_added_later_runs_at_once_and_what_is_added_too_late_not_at_all() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = builder(&server).build()?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    for (stage, name) in STAGES {
+        log.runnable(&handle, stage, name);
+    }
+    let late = log.clone();
+    handle.add(Stage::Gate, "late gate", async move |_cx| {
+        late.say("late gate");
+        Ok(())
+    })?;
+    let controller = handle.controller("late").for_::<ConfigMap>().reconcile(nothing())?;
+    until(|| log.all().len() == 6).await;
+    assert_eq!(controller.watches().len(), 1);
+    running.stop().await?;
+    for (stage, name) in STAGES {
+        let refused = handle.add(stage, name, async |_cx| Ok(()));
+        assert!(matches!(refused, Err(ManagerError::Stopping(who)) if who == name));
+    }
+    assert!(handle.controller("too late").for_::<ConfigMap>().reconcile(nothing()).is_err());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controllers_name_is_taken_until_it_has_ended() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).build()?;
+    let handle = manager.handle();
+    let first = handle.controller::<Request>("a").reconcile(nothing())?;
+    let taken = handle.controller::<Request>("a").reconcile(nothing()).unwrap_err();
+    assert_eq!(taken.to_string(), "controller a is taken in this manager: choose another name");
+    let running = Running::new(manager);
+    handle.elected().await;
+    first.stop().await;
+    until(|| handle.controller::<Request>("a").reconcile(nothing()).is_ok()).await;
+    running.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_come_and_go_while_it_runs() -> anyhow::Result<()> {
+    let (home, abroad) = (server(), server());
+    let manager = builder(&home).build()?;
+    let handle = manager.handle();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let reconciler = reconcile::from_fn(move |request: ClusterRequest, _| {
+        tell.send(request.to_string()).expect("the test listens");
+        std::future::ready(Ok(Outcome::done()))
+    });
+    let fleet = handle.controller("fleet").reconcile(reconciler)?;
+    let running = Running::new(manager);
+    handle.elected().await;
+
+    let cluster = handle.add_cluster("abroad", client(&abroad))?;
+    assert!(matches!(handle.add_cluster("abroad", client(&abroad)), Err(ManagerError::NameTaken(_))));
+    let in_cluster = handler::in_cluster(cluster.name(), handler::object());
+    let watch = fleet.watch(Kind::with_cache(&cluster.cache(), Select::<ConfigMap>::new(), in_cluster))?;
+    watch.await_synced().await?;
+    let map = serde_json::json!({"metadata": {"namespace": "default", "name": "a"}});
+    cluster.client().create::<ConfigMap>(&serde_json::from_value(map)?).await?;
+    assert_eq!(told.recv().await.as_deref(), Some("abroad: default/a"));
+
+    cluster.remove().await;
+    assert!(handle.cluster("abroad").is_none());
+    until(|| fleet.watches().is_empty()).await;
+    handle.add_cluster("abroad", client(&abroad))?;
+    running.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_ready_when_everything_has_started_and_everybody_says_so() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).build()?;
+    let handle = manager.handle();
+    let failing = || -> Vec<String> {
+        let failing = handle.check(Probe::Ready).into_iter().filter(|check| check.failure.is_some());
+        failing.map(|check| check.name.to_string()).collect()
+    };
+    let warm = handle.readiness("warm");
+    assert_eq!(failing(), ["started", "warm"]);
+    let running = Running::new(manager);
+    handle.elected().await;
+    assert_eq!(failing(), ["warm"]);
+    warm.ready();
+    assert!(failing().is_empty());
+    warm.not_ready("cold again");
+    assert_eq!(failing(), ["warm"]);
+    drop(warm);
+    assert!(failing().is_empty());
+    handle.add_check(Probe::Ready, "panics", || panic!("asked"));
+    assert_eq!(failing(), ["panics"]);
+    running.stop().await
+}

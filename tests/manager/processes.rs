@@ -1,0 +1,100 @@
+//! Three processes and one Lease: whatever happens to them, no write arrives under an old token after a newer one was used, unless who sent it has said that it
+//! was on its way.
+
+use super::{
+    candidates::{Candidates, LEDGER},
+    history::{History, Write, too_late},
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube_client::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use std::time::Instant;
+use steersman::testing::{Embedded, Env, TestServer};
+use steersman_apiserver::{ApiServer, Journal, Options};
+
+/// So many that it is known to work.
+const WRITES: usize = 20;
+
+steersman::env_test! {
+    async fn no_write_of_an_earlier_leader_comes_after_one_of_a_later_leader(env: Env) -> anyhow::Result<()> {
+        // One whose journal keeps what was sent.
+        let env = match env {
+            Env::Embedded(_) => {
+                let journal = Journal::new(1_000_000).with_bodies(512);
+                Env::Embedded(Embedded::new(ApiServer::new(Options { journal, history: 1_000_000, ..Options::default() })?))
+            }
+            real => real,
+        };
+        let namespace = env.namespace("election").await?;
+        let (kubeconfig, directory) = (env.kubeconfig().await?, tempfile::tempdir()?);
+        let history = History::begin(env.client()?, &namespace).await?;
+        let mut candidates = Candidates::new();
+        for _ in 0..3 {
+            candidates.start(&kubeconfig, &namespace, directory.path()).await?;
+        }
+        let took = |what: &str, since: Instant| println!("{}: the next one leads {:?} after {what}", env.name(), since.elapsed());
+
+        let (leader, token) = candidates.next_leader(None).await?;
+        history.until_written(token, WRITES).await?;
+        let since = Instant::now();
+        candidates.kill(leader)?;
+        let (leader, token) = candidates.next_leader(Some(leader)).await?;
+        took("kill -9", since);
+
+        history.until_written(token, WRITES).await?;
+        let since = Instant::now();
+        candidates.signal(leader, "STOP")?;
+        let (stopped, old) = (leader, token);
+        let (leader, token) = candidates.next_leader(Some(stopped)).await?;
+        took("a stop", since);
+        history.until_written(token, WRITES).await?;
+        candidates.signal(stopped, "CONT")?;
+        candidates.loses(stopped, old).await?;
+
+        history.until_written(token, WRITES).await?;
+        let since = Instant::now();
+        candidates.wire(leader).cut();
+        let (cut, old) = (leader, token);
+        let (leader, token) = candidates.next_leader(Some(cut)).await?;
+        took("a cut", since);
+        history.until_written(token, WRITES).await?;
+        candidates.wire(cut).mend();
+        candidates.loses(cut, old).await?;
+
+        let leases: Api<Lease> = Api::namespaced(env.client()?, &namespace);
+        for renewed in ["2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"] {
+            let skewed = json!({"spec": {"renewTime": renewed}});
+            leases.patch("web", &PatchParams::default(), &Patch::Merge(skewed)).await?;
+            history.until_written(token, history.writes().len() / 4 + WRITES).await?;
+        }
+
+        let since = Instant::now();
+        candidates.release(leader);
+        let (_, token) = candidates.next_leader(Some(leader)).await?;
+        took("a release, its last write included", since);
+        history.until_written(token, WRITES).await?;
+        candidates.end().await?;
+
+        judge(&env, "its watch", &history.writes(), &candidates);
+        if let Env::Embedded(embedded) = &env {
+            let entries = embedded.server().journal().matching(&format!("PATCH configmaps {LEDGER}"));
+            let sent: Vec<_> = entries.iter().filter_map(|entry| Write::of_patch(entry.body.as_deref()?)).collect();
+            assert!(sent.len() >= history.writes().len() && sent.len() == entries.len());
+            judge(&env, "the journal", &sent, &candidates);
+        }
+        Ok(())
+    }
+}
+
+fn judge(env: &Env, by: &str, writes: &[Write], candidates: &Candidates) {
+    let mut tokens: Vec<_> = writes.iter().map(|write| write.token).collect();
+    tokens.dedup();
+    let late = too_late(writes);
+    println!("{}, by {by}: {} writes under {tokens:?}, on their way too long: {late:?}", env.name(), writes.len());
+    assert!(tokens.len() >= 5, "{tokens:?}");
+    let untold: Vec<_> = late.iter().filter(|write| !candidates.reported.contains(write)).collect();
+    assert_eq!(untold, Vec::<&Write>::new(), "all that was reported: {:?}", candidates.reported);
+}
