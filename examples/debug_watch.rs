@@ -8,7 +8,12 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 use serde_json::{from_value, json};
-use steersman::{handler::Funcs, prelude::*, source::Kind, testing::*};
+use steersman::{
+    handler::Funcs,
+    prelude::*,
+    source::Kind,
+    testing::{Env, TestServer},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Item {

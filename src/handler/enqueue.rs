@@ -49,7 +49,7 @@ impl<R: Key> Enqueue<R> {
     }
 
     /// For events that come from this cache, and not from the controller's.
-    pub(crate) fn from_cache(&self, cache: &Cache) -> Self {
+    pub(crate) fn of_cache(&self, cache: &Cache) -> Self {
         let Shared { target, laters, .. } = &*self.shared;
         Self::new(target.clone(), laters.clone(), Some(cache.clone()))
     }

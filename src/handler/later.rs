@@ -206,6 +206,12 @@ impl Laters {
         Ok(())
     }
 
+    /// Nobody will run them any more.
+    pub(crate) fn close(&self) {
+        // They know this, and must not keep it alive.
+        drop(self.0.arrived.lock().take());
+    }
+
     /// Attempts that failed.
     pub(crate) fn failures(&self) -> u64 {
         self.0.failures.load(Relaxed)

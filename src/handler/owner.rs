@@ -45,7 +45,7 @@ impl Owner {
         Self { any: true, ..self }
     }
 
-    /// Where the owners of an object are, in whichever order they are there. Of a reference that is none the others know nothing.
+    /// The names of those that count. A reference that is none costs nobody else.
     fn names<'a>(&self, meta: Meta<'a>) -> impl Iterator<Item = &'a str> {
         let (any, every) = (self.any, self.any.then(|| meta.owners()));
         let managing = if any { None } else { meta.controller() };
@@ -94,7 +94,9 @@ impl<K> Handler<K, Request> for Owner {
                 };
                 let namespaced = *this.namespaced.get_or_try_init(ask).await?;
                 let mut owners = Unique::default();
-                names.iter().for_each(|name| owners.add(key(namespaced, dependent.namespace(), name)));
+                for name in names {
+                    owners.add(key(namespaced, dependent.namespace(), name));
+                }
                 anyhow::Ok(owners)
             }
         });

@@ -52,6 +52,7 @@ struct Over(Arc<Watching>);
 impl Drop for Over {
     fn drop(&mut self) {
         self.0.stop.cancel();
+        self.0.laters.close();
         self.0.end(End::Stopped);
     }
 }

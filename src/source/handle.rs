@@ -1,6 +1,6 @@
 //! One watch, from outside.
 
-use super::context::{End, Watching};
+use super::context::{End, Status, Watching};
 use crate::cache::CacheError;
 use std::{
     fmt,
@@ -40,7 +40,7 @@ impl WatchHandle {
         let mut changes = self.0.changes();
         let begun = changes.wait_for(|status| status.is_settled() || status.begun.is_some()).await;
         let deadline = begun.ok().and_then(|status| status.begun?.checked_add(self.0.sync_timeout));
-        let settled = changes.wait_for(|status| status.is_settled());
+        let settled = changes.wait_for(Status::is_settled);
         match deadline {
             Some(deadline) => match timeout_at(deadline, settled).await {
                 Ok(_) => {}

@@ -46,7 +46,9 @@ impl Gate {
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_before_there_is_a_destination_is_kept_for_the_first_one() {
     let (channel, queue, other) = (Channel::new(2), WorkQueue::default(), WorkQueue::default());
-    ["a", "b", "c", "a"].into_iter().for_each(|name| channel.send(named(name)));
+    for name in ["a", "b", "c", "a"] {
+        channel.send(named(name));
+    }
     let source = channel.source(handler::object());
     let late = channel.source(handler::object());
     channel.send(named("d"));
@@ -124,7 +126,9 @@ async fn a_destination_that_is_stopped_takes_nobody_with_it() {
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_is_closed_ends_its_destinations_after_what_they_have() {
     let (channel, queue, told, gate) = (Channel::new(8), WorkQueue::default(), Told::default(), Arc::default());
-    ["a", "b"].into_iter().for_each(|name| channel.send(map("shop", name, "blue")));
+    for name in ["a", "b"] {
+        channel.send(map("shop", name, "blue"));
+    }
     let watch = channel.source(doors(&told, &gate)).start(&queue).expect("it starts");
     channel.close();
     channel.send(map("shop", "c", "blue"));
@@ -156,7 +160,9 @@ async fn a_filter_rejects_events_of_a_channel_too() {
     let (channel, queue) = (Channel::new(8), WorkQueue::default());
     let source = channel.source(handler::object()).filter(predicate::object(|object| object.name() != "b"));
     let watch = source.start(&queue).expect("it starts");
-    ["a", "b", "c"].into_iter().for_each(|name| channel.send(named(name)));
+    for name in ["a", "b", "c"] {
+        channel.send(named(name));
+    }
     until(|| watch.stats().events == 3).await;
     assert_eq!((ready(&queue), watch.stats().dropped), (vec![key("a"), key("c")], 1));
 }

@@ -30,7 +30,9 @@ impl Drop for Dropped {
 async fn what_a_source_adds_is_queued_and_it_is_synced_when_it_says_so() {
     let queue = Queue::default();
     let source = source::from_fn("numbers", async |queue, cx: SourceContext| {
-        [3, 1, 2].into_iter().for_each(|number| queue.add(number));
+        for number in [3, 1, 2] {
+            queue.add(number);
+        }
         tokio::time::sleep(Duration::from_secs(5)).await;
         cx.synced();
         cx.stopped().await;

@@ -40,7 +40,7 @@ fn each(pod: &Pod) -> [Event<Pod>; 4] {
     [Event::create(pod()), Event::update(pod(), pod()), Event::delete(pod()), Event::generic(pod())]
 }
 
-/// Upstream: EnqueueRequestForObject.
+/// Upstream: `EnqueueRequestForObject`.
 #[tokio::test]
 async fn the_object_itself_is_one_request_whatever_happened() {
     let web = pod(&json!({"namespace": "shop", "name": "web"}));
@@ -54,7 +54,7 @@ async fn the_object_itself_is_one_request_whatever_happened() {
     assert_eq!(requests(&object(), named).await, [key("web")], "of any kind");
 }
 
-/// Upstream: EnqueueRequestForOwner with OnlyControllerOwner.
+/// Upstream: `EnqueueRequestForOwner` with `OnlyControllerOwner`.
 #[tokio::test]
 async fn the_owner_that_manages_it_is_found_by_group_and_kind_whatever_the_version() {
     let sets = owner::<ReplicaSet>();
@@ -121,7 +121,7 @@ async fn an_owner_that_nobody_can_be_asked_about_is_said() {
     requests(&owner_of(GroupVersionKind::gvk("apps", "v1", "Deployment")), Event::create(web)).await;
 }
 
-/// Upstream: EnqueueRequestsFromMapFunc.
+/// Upstream: `EnqueueRequestsFromMapFunc`.
 #[tokio::test]
 async fn a_mapping_is_made_of_the_old_object_and_of_the_new_one_each_request_once_and_in_order() {
     let names = |object: &Object<Pod>| -> Vec<Request> {
