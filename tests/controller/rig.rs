@@ -3,7 +3,12 @@
 use parking_lot::Mutex;
 use std::{collections::VecDeque, ops::Deref, sync::Arc, time::Duration};
 use steersman::{
-    builder::{Builder, NoManager, NoPrimary}, controller::WatchError, handler::Enqueue, prelude::*, source::SourceContext, workqueue::Key,
+    builder::{Builder, NoManager, NoPrimary},
+    controller::WatchError,
+    handler::Enqueue,
+    prelude::*,
+    source::SourceContext,
+    workqueue::Key,
     workqueue::Limiter,
 };
 use tokio::{
