@@ -75,7 +75,7 @@ pub struct Builder<R: Key, P = NoPrimary, M = ManagerHandle> {
 struct Rest<R: Key> {
     handle: Controller<R>,
     cache: Option<Cache>,
-    sources: Vec<Box<dyn FnOnce(&Controller<R>, &Filters) -> Result<(), WatchError> + Send>>,
+    sources: Vec<Box<Watched<R>>>,
     filters: Filters,
     options: Options,
     defaults: Defaults,
@@ -86,6 +86,9 @@ struct Rest<R: Key> {
 }
 
 type Filters = Vec<Arc<dyn Predicate<AnyKind>>>;
+
+/// A source that is watched when all filters are known.
+type Watched<R> = dyn FnOnce(&Controller<R>, &Filters) -> Result<(), WatchError> + Send;
 
 impl<R: Key> Controller<R> {
     /// A controller that you run yourself, see [`Builder::build`]. The name is that of its metrics and logs.

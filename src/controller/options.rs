@@ -140,6 +140,7 @@ impl Defaults {
 
 /// With nothing left to inherit.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "they are what `Options` say")]
 pub(crate) struct Settings {
     pub(crate) max_concurrent: usize,
     pub(crate) reconcile_timeout: Option<Duration>,

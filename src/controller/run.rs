@@ -45,7 +45,7 @@ impl<R: Key> State<R> {
     pub(super) fn watch(&mut self, source: Prepared<R>, inbox: &Arc<Inbox<R>>, name: &str) -> Result<(), WatchError> {
         let handle = source.handle();
         // Those that failed are shown, and fail a start, until they are watched anew.
-        self.watches.retain(|watch| !has_stopped(watch) && !(watch.has_ended() && watch.name() == handle.name()));
+        self.watches.retain(|watch| !has_stopped(watch) && (!watch.has_ended() || watch.name() != handle.name()));
         match &mut self.phase {
             Phase::Waiting(sources) => {
                 sources.retain(|waiting| !waiting.handle().has_ended());
@@ -129,8 +129,12 @@ impl<R: Key> ControllerTask<R> {
         tracing::info!(controller = self.controller.name(), "starting controller");
         let started = select! {
             biased;
-            () = &mut stop => return Ok(end.all(workers).await),
-            started = self.controller.warm_up() => started,
+            () = &mut stop => None,
+            started = self.controller.warm_up() => Some(started),
+        };
+        let Some(started) = started else {
+            end.all(workers).await;
+            return Ok(());
         };
         if let Err(error) = started {
             tracing::error!(controller = self.controller.name(), error = %error, "controller did not start");

@@ -108,7 +108,7 @@ enum State {
 struct Tasks {
     runtime: Handle,
     fence: Option<Fence>,
-    tasks: JoinSet<()>,
+    running: JoinSet<()>,
     names: HashMap<Id, Arc<str>>,
     /// Of those that were started with the stage.
     ready: Vec<watch::Receiver<bool>>,
@@ -134,8 +134,8 @@ impl Group {
         let mut state = self.state.lock();
         let State::Waiting(waiting) = &mut *state else { return };
         let waiting = std::mem::take(waiting);
-        let (tasks, names, ready) = (JoinSet::new(), HashMap::new(), Vec::new());
-        let mut started = Box::new(Tasks { runtime: Handle::current(), fence, tasks, names, ready });
+        let (running, names, ready) = (JoinSet::new(), HashMap::new(), Vec::new());
+        let mut started = Box::new(Tasks { runtime: Handle::current(), fence, running, names, ready });
         for runnable in waiting {
             let ready = self.spawn(&mut started, runnable);
             started.ready.push(ready);
@@ -144,7 +144,7 @@ impl Group {
     }
 
     fn spawn(&self, tasks: &mut Tasks, Runnable { name, run }: Runnable) -> watch::Receiver<bool> {
-        while let Some(ended) = tasks.tasks.try_join_next_with_id() {
+        while let Some(ended) = tasks.running.try_join_next_with_id() {
             tasks.forget(ended.map_or_else(|error| error.id(), |(id, ())| id));
         }
         let (ready, is_ready) = watch::channel(false);
@@ -160,7 +160,7 @@ impl Group {
             }
             ready.send_replace(true);
         };
-        let task = tasks.tasks.spawn_on(Fence::scope_if(tasks.fence.clone(), run), &tasks.runtime);
+        let task = tasks.running.spawn_on(Fence::scope_if(tasks.fence.clone(), run), &tasks.runtime);
         tasks.names.insert(task.id(), name);
         is_ready
     }
@@ -194,7 +194,7 @@ impl Group {
         self.stop.cancel();
         let State::Running(mut tasks) = state else { return Vec::new() };
         let joined = async {
-            while let Some(ended) = tasks.tasks.join_next_with_id().await {
+            while let Some(ended) = tasks.running.join_next_with_id().await {
                 tasks.names.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
             }
         };
@@ -205,8 +205,8 @@ impl Group {
         let mut left: Vec<_> = tasks.names.values().map(ToString::to_string).collect();
         left.sort();
         // What is dropped ends at its next await; who blocks a thread instead is not waited for.
-        tasks.tasks.abort_all();
-        let dropped = async { while tasks.tasks.join_next().await.is_some() {} };
+        tasks.running.abort_all();
+        let dropped = async { while tasks.running.join_next().await.is_some() {} };
         drop(timeout(DROPPING, dropped).await);
         left
     }

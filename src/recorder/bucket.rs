@@ -56,37 +56,37 @@ impl Bucket {
 pub(super) struct Buckets {
     rate: Rate,
     most: usize,
-    buckets: HashMap<Reference, Bucket>,
+    lately: HashMap<Reference, Bucket>,
 }
 
 impl Buckets {
     pub(super) fn new(rate: Rate, most: usize) -> Self {
-        Self { rate, most, buckets: HashMap::new() }
+        Self { rate, most, lately: HashMap::new() }
     }
 
     pub(super) fn take(&mut self, object: &Reference, now: Instant) -> bool {
-        if let Some(bucket) = self.buckets.get_mut(object) {
+        if let Some(bucket) = self.lately.get_mut(object) {
             return bucket.take(self.rate, now).is_ok();
         }
-        if self.buckets.len() >= self.most {
+        if self.lately.len() >= self.most {
             self.forget_full(now);
         }
         // Who was silent longest is nearest to full.
-        if self.buckets.len() >= self.most
-            && let Some(oldest) = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at).map(|(key, _)| key.clone())
+        if self.lately.len() >= self.most
+            && let Some(oldest) = self.lately.iter().min_by_key(|(_, bucket)| bucket.at).map(|(key, _)| key.clone())
         {
-            self.buckets.remove(&oldest);
+            self.lately.remove(&oldest);
         }
         let mut bucket = Bucket::full(self.rate, now);
         let taken = bucket.take(self.rate, now).is_ok();
-        self.buckets.insert(object.clone(), bucket);
+        self.lately.insert(object.clone(), bucket);
         taken
     }
 
     pub(super) fn forget_full(&mut self, now: Instant) {
         let rate = self.rate;
         // Refilling changes when a bucket was last used, so look at a copy.
-        self.buckets.retain(|_, bucket| !bucket.clone().is_full(rate, now));
+        self.lately.retain(|_, bucket| !bucket.clone().is_full(rate, now));
     }
 }
 
