@@ -106,7 +106,7 @@ async fn who_loses_the_lease_ends_its_work_before_another_can_lead_and_says_so()
     let handle = manager.handle();
     let running = Running::new(manager);
     handle.elected().await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let renewed = Instant::now();
     server.faults().add(Fault::on("PUT leases").status(500));
     server.faults().add(Fault::on("PATCH leases").status(500));

@@ -63,7 +63,7 @@ async fn a_stage_waits_until_the_one_before_is_ready() -> anyhow::Result<()> {
     log.runnable(&manager, Stage::Other, "other");
     let slow = log.clone();
     manager.add(Stage::Server, "slow server", async move |cx: RunContext| {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         slow.say("ready at last");
         cx.ready();
         cx.stopped().await;
