@@ -1,11 +1,16 @@
 //! Managers: what runs when, what stops when, who leads, and who says that it is ready.
 
+mod admin;
 mod candidates;
 mod election;
 mod ends;
 mod history;
 mod leading;
+mod lint;
+mod metrics;
 mod order;
 mod processes;
 mod proxy;
+mod recorder;
 mod support;
+mod web;
