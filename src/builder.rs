@@ -63,7 +63,7 @@ pub struct Builder<R: Key, P = NoPrimary> {
 struct Rest<R: Key> {
     handle: Controller<R>,
     cache: Option<Cache>,
-    sources: Vec<Box<dyn FnOnce(&Controller<R>, &Filters) -> Result<(), WatchError> + Send>>,
+    sources: Vec<Box<Watching<R>>>,
     filters: Filters,
     options: Options,
     defaults: Defaults,
@@ -72,6 +72,9 @@ struct Rest<R: Key> {
     groups: Option<(usize, Box<dyn GroupLimit<R>>)>,
     metrics: Option<ControllerMetrics>,
 }
+
+/// Lets the controller watch a source, if it is a kind then behind these filters.
+type Watching<R> = dyn FnOnce(&Controller<R>, &Filters) -> Result<(), WatchError> + Send;
 
 type Filters = Vec<Arc<dyn Predicate<AnyKind>>>;
 

@@ -44,7 +44,8 @@ impl<R: Key> State<R> {
     pub(super) fn watch(&mut self, source: Prepared<R>, inbox: &Arc<Inbox<R>>, name: &str) -> Result<(), WatchError> {
         let handle = source.handle();
         // Those that failed are shown, and fail a start, until they are watched anew.
-        self.watches.retain(|watch| !has_stopped(watch) && !(watch.has_ended() && watch.name() == handle.name()));
+        let again = |watch: &WatchHandle| watch.has_ended() && watch.name() == handle.name();
+        self.watches.retain(|watch| !has_stopped(watch) && !again(watch));
         match &mut self.phase {
             Phase::Waiting(sources) => {
                 sources.retain(|waiting| !waiting.handle().has_ended());
@@ -127,7 +128,10 @@ impl<R: Key> ControllerTask<R> {
         tracing::info!(controller = self.controller.name(), "starting controller");
         let started = select! {
             biased;
-            () = &mut stop => return Ok(end.all(workers).await),
+            () = &mut stop => {
+                end.all(workers).await;
+                return Ok(());
+            }
             started = self.controller.warm_up() => started,
         };
         if let Err(error) = started {

@@ -99,17 +99,14 @@ impl<R: Key> Work<R> {
         let mut changes = self.limit.changes();
         let mut next = None;
         loop {
-            let item = match next.take() {
-                Some(item) => item,
-                None => select! {
+            if next.is_none() {
+                next = select! {
                     biased;
-                    _ = changes.wait_for(|workers| *workers <= number) => return number,
-                    item = self.queue.get() => match item {
-                        Some(item) => item,
-                        None => return number,
-                    },
-                },
-            };
+                    _ = changes.wait_for(|workers| *workers <= number) => None,
+                    item = self.queue.get() => item,
+                };
+            }
+            let Some(item) = next else { return number };
             next = self.process(item, number, &*reconciler).await;
             consume_budget().await;
         }
@@ -240,7 +237,7 @@ impl<R: Key> Work<R> {
             match class {
                 Class::Conflict => tracing::debug!(controller, ?request, attempt, error, "conflict, to be retried"),
                 Class::Terminal => {
-                    tracing::error!(controller, ?request, attempt, error, "reconciler error, not to be retried")
+                    tracing::error!(controller, ?request, attempt, error, "reconciler error, not to be retried");
                 }
                 _ => tracing::error!(controller, ?request, attempt, error, "reconciler error"),
             }
