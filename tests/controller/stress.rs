@@ -136,7 +136,7 @@ async fn round(seed: u64) {
     });
     let options = Options {
         reconcile_timeout: Some(ms(20)),
-        cancel_superseded: Some(seed % 2 == 0),
+        cancel_superseded: Some(seed.is_multiple_of(2)),
         max_concurrent: Some(MOST),
         ..Options::default()
     };

@@ -163,6 +163,38 @@ fn soak_adds_to_a_parked_key_neither_wake_it_nor_get_lost() {
     });
 }
 
+/// Whether added at once or with a delay, before or after the run looks: if it never learns of it, that is a deadlock.
+#[test]
+fn soak_a_run_learns_that_its_key_is_queued_again() {
+    check(|| {
+        let queue = WorkQueue::default();
+        queue.add("key");
+        let item = queue.try_get().expect("the key is there");
+        let (_, watch) = item.reasons_and_watch();
+        let run = thread::spawn(move || {
+            future::block_on(watch.queued_again());
+            assert!(item.is_queued_again());
+            item.finish(Outcome::done());
+        });
+        queue.add_after("key", Duration::from_secs(5));
+        queue.add_after("key", Duration::from_secs(3));
+        sync::advance(Duration::from_secs(3));
+        join([run]);
+        queue.try_get().expect("it runs once more").finish(Outcome::done());
+
+        queue.add("key");
+        let item = queue.try_get().expect("the key is there");
+        let (_, watch) = item.reasons_and_watch();
+        let run = thread::spawn(move || {
+            future::block_on(watch.queued_again());
+            item.finish(Outcome::done());
+        });
+        queue.add("key");
+        join([run]);
+        assert_eq!(queue.len(), 1);
+    });
+}
+
 /// Poll a `get` once, as `select!` does, and drop it.
 fn poll_and_drop(queue: &WorkQueue<&'static str>) -> Option<Item<&'static str>> {
     let mut get = pin!(queue.get());
