@@ -75,11 +75,7 @@ pub struct Builder<R: Key, P = NoPrimary, M = ManagerHandle> {
 struct Rest<R: Key> {
     handle: Controller<R>,
     cache: Option<Cache>,
-<<<<<<< HEAD
     sources: Vec<Box<Watched<R>>>,
-=======
-    sources: Vec<Box<Watching<R>>>,
->>>>>>> ctests
     filters: Filters,
     options: Options,
     defaults: Defaults,
@@ -88,9 +84,6 @@ struct Rest<R: Key> {
     groups: Option<(usize, Box<dyn GroupLimit<R>>)>,
     metrics: Option<ControllerMetrics>,
 }
-
-/// Lets the controller watch a source, if it is a kind then behind these filters.
-type Watching<R> = dyn FnOnce(&Controller<R>, &Filters) -> Result<(), WatchError> + Send;
 
 type Filters = Vec<Arc<dyn Predicate<AnyKind>>>;
 

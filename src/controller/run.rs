@@ -45,12 +45,7 @@ impl<R: Key> State<R> {
     pub(super) fn watch(&mut self, source: Prepared<R>, inbox: &Arc<Inbox<R>>, name: &str) -> Result<(), WatchError> {
         let handle = source.handle();
         // Those that failed are shown, and fail a start, until they are watched anew.
-<<<<<<< HEAD
         self.watches.retain(|watch| !has_stopped(watch) && (!watch.has_ended() || watch.name() != handle.name()));
-=======
-        let again = |watch: &WatchHandle| watch.has_ended() && watch.name() == handle.name();
-        self.watches.retain(|watch| !has_stopped(watch) && !again(watch));
->>>>>>> ctests
         match &mut self.phase {
             Phase::Waiting(sources) => {
                 sources.retain(|waiting| !waiting.handle().has_ended());
@@ -134,20 +129,11 @@ impl<R: Key> ControllerTask<R> {
         tracing::info!(controller = self.controller.name(), "starting controller");
         let started = select! {
             biased;
-<<<<<<< HEAD
-            () = &mut stop => None,
-            started = self.controller.warm_up() => Some(started),
-        };
-        let Some(started) = started else {
-            end.all(workers).await;
-            return Ok(());
-=======
             () = &mut stop => {
                 end.all(workers).await;
                 return Ok(());
             }
             started = self.controller.warm_up() => started,
->>>>>>> ctests
         };
         if let Err(error) = started {
             tracing::error!(controller = self.controller.name(), error = %error, "controller did not start");

@@ -138,14 +138,9 @@ struct Id(u128);
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-<<<<<<< HEAD
         let id = self.0;
         let part = |shift: u32, bits: u32| (id >> shift) & ((1 << bits) - 1);
         write!(f, "{:08x}-{:04x}-", part(96, 32), part(80, 16))?;
         write!(f, "{:04x}-{:04x}-{:012x}", part(64, 16), part(48, 16), part(0, 48))
-=======
-        let hex = format!("{:032x}", self.0);
-        write!(f, "{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
->>>>>>> ctests
     }
 }
