@@ -2,7 +2,7 @@
 //!
 //! | path | |
 //! |---|---|
-//! | `/metrics` | [all metrics](ManagerHandle::metrics_page), as OpenMetrics |
+//! | `/metrics` | [all metrics](ManagerHandle::metrics_page), as `OpenMetrics` |
 //! | `/healthz`, `/readyz` | `ok`, or 500 with the checks that fail; `?verbose` shows all, `?exclude=a` leaves some out |
 //! | `/healthz/a`, `/readyz/a` | one check |
 //! | `/debug/controllers` | [`ManagerHandle::controllers`] |
