@@ -1,7 +1,7 @@
 //! What a Prometheus page is written with.
 
 use prometheus_client::{
-    encoding::{DescriptorEncoder, EncodeLabel, EncodeLabelSet, LabelSetEncoder, NoLabelSet},
+    encoding::{DescriptorEncoder, EncodeLabel, EncodeLabelSet, LabelSetEncoder, MetricEncoder, NoLabelSet},
     metrics::MetricType,
 };
 use std::fmt;
@@ -27,7 +27,7 @@ impl Page<'_, '_> {
         samples: impl IntoIterator<Item = Sample<f64>>,
     ) -> fmt::Result {
         let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        samples.into_iter().try_for_each(|(labels, value)| metric.encode_family(&Labels(&labels))?.encode_gauge(&value))
+        samples.into_iter().try_for_each(|(labels, value)| series(&mut metric, &labels, |one| one.encode_gauge(&value)))
     }
 
     pub(crate) fn counters(
@@ -37,7 +37,7 @@ impl Page<'_, '_> {
     ) -> fmt::Result {
         let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         samples.into_iter().try_for_each(|(labels, value)| {
-            metric.encode_family(&Labels(&labels))?.encode_counter::<NoLabelSet, _, u64>(&value, None)
+            series(&mut metric, &labels, |one| one.encode_counter::<NoLabelSet, _, u64>(&value, None))
         })
     }
 
@@ -49,9 +49,18 @@ impl Page<'_, '_> {
         let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
         samples.into_iter().try_for_each(|(labels, Buckets { buckets, sum })| {
             let count = buckets.iter().map(|(_, many)| many).sum();
-            metric.encode_family(&Labels(&labels))?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+            series(&mut metric, &labels, |one| one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None))
         })
     }
+}
+
+/// One series of a metric; without labels there are no braces.
+fn series(
+    metric: &mut MetricEncoder<'_>,
+    labels: &[(&'static str, String)],
+    encode: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if labels.is_empty() { encode(metric) } else { encode(&mut metric.encode_family(&Labels(labels))?) }
 }
 
 /// The encoder writes a label's value as it is.

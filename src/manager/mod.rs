@@ -175,7 +175,7 @@ impl ManagerHandle {
         register(&mut self.0.registry.lock())
     }
 
-    /// The metrics page, as `OpenMetrics` text.
+    /// The metrics page, as text in the format `OpenMetrics`.
     pub fn metrics_page(&self) -> String {
         let mut page = String::new();
         // Into a string it cannot fail.

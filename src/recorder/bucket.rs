@@ -56,37 +56,37 @@ impl Bucket {
 pub(super) struct Buckets {
     rate: Rate,
     most: usize,
-    lately: HashMap<Reference, Bucket>,
+    known: HashMap<Reference, Bucket>,
 }
 
 impl Buckets {
     pub(super) fn new(rate: Rate, most: usize) -> Self {
-        Self { rate, most, lately: HashMap::new() }
+        Self { rate, most, known: HashMap::new() }
     }
 
     pub(super) fn take(&mut self, object: &Reference, now: Instant) -> bool {
-        if let Some(bucket) = self.lately.get_mut(object) {
+        if let Some(bucket) = self.known.get_mut(object) {
             return bucket.take(self.rate, now).is_ok();
         }
-        if self.lately.len() >= self.most {
+        if self.known.len() >= self.most {
             self.forget_full(now);
         }
         // Who was silent longest is nearest to full.
-        if self.lately.len() >= self.most
-            && let Some(oldest) = self.lately.iter().min_by_key(|(_, bucket)| bucket.at).map(|(key, _)| key.clone())
+        if self.known.len() >= self.most
+            && let Some(oldest) = self.known.iter().min_by_key(|(_, bucket)| bucket.at).map(|(key, _)| key.clone())
         {
-            self.lately.remove(&oldest);
+            self.known.remove(&oldest);
         }
         let mut bucket = Bucket::full(self.rate, now);
         let taken = bucket.take(self.rate, now).is_ok();
-        self.lately.insert(object.clone(), bucket);
+        self.known.insert(object.clone(), bucket);
         taken
     }
 
     pub(super) fn forget_full(&mut self, now: Instant) {
         let rate = self.rate;
         // Refilling changes when a bucket was last used, so look at a copy.
-        self.lately.retain(|_, bucket| !bucket.clone().is_full(rate, now));
+        self.known.retain(|_, bucket| !bucket.clone().is_full(rate, now));
     }
 }
 
@@ -123,11 +123,11 @@ mod tests {
             assert!(buckets.take(&object(name), Instant::now()));
             advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(buckets.buckets.len(), 2);
+        assert_eq!(buckets.known.len(), 2);
         assert!(!buckets.take(&object("b"), Instant::now()) && buckets.take(&object("a"), Instant::now()));
         advance(Duration::from_mins(5)).await;
         buckets.forget_full(Instant::now());
-        assert!(buckets.buckets.is_empty());
+        assert!(buckets.known.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! What `promtool check metrics` says of a page, and what OpenMetrics wants of one.
+//! What `promtool check metrics` says of a page, and what `OpenMetrics` wants of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,10 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node},
     events::v1::Event,
 };
-use kube::{Api, api::DeleteParams};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
 use serde_json::json;
 use std::time::Duration;
 use steersman::{
@@ -27,7 +30,7 @@ fn map(namespace: &str, name: &str) -> ConfigMap {
 
 /// Oldest first.
 async fn events(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<Event>> {
-    let mut events = Api::<Event>::namespaced(client.clone(), namespace).list(&Default::default()).await?.items;
+    let mut events = Api::<Event>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?.items;
     events.sort_by_key(|event| event.event_time.clone().map(|time| time.0));
     Ok(events)
 }
@@ -132,7 +135,7 @@ async fn of_one_object_25_are_written_and_one_more_every_five_minutes() {
     for number in 0..30 {
         bench.say(&format!("{number}"));
     }
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     let stats = bench.recorder.stats();
     assert_eq!((stats.written, stats.limited), (25, 5));
     sleep(Duration::from_mins(4)).await;
@@ -151,7 +154,7 @@ async fn what_is_repeated_too_often_is_written_later_and_none_is_lost() {
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!((bench.counts().await, bench.recorder.stats().written), (vec![25], 25));
-    sleep(Duration::from_mins(7)).await;
+    sleep(Duration::from_mins(15)).await;
     let stats = bench.recorder.stats();
     assert_eq!((bench.counts().await, stats.written, stats.limited), (vec![500], 26, 0));
     // Six minutes of silence have ended the series.
