@@ -53,7 +53,7 @@ impl Reconciler for WebsiteReconciler {
             Ok(owner::set_controller(&*site, deployment)?)
         });
         made.await?;
-        Ok(Outcome::requeue_after(Duration::from_secs(300)))
+        Ok(Outcome::requeue_after(Duration::from_mins(5)))
     }
 }
 

@@ -73,6 +73,15 @@ impl Client {
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
     ) -> Result<(Change, K)> {
+        // Objects are large, and are moved about here: whoever calls it stays small.
+        Box::pin(self.patch_or_create(object, mutate)).await
+    }
+
+    async fn patch_or_create<K: KubeObject>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
+    ) -> Result<(Change, K)> {
         let (kind, key) = self.meant(&object).await?;
         let (base, wanted) = match self.wanted(&kind, &key, object, mutate).await? {
             Start::Created { wanted, created } => {

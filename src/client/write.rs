@@ -181,9 +181,11 @@ impl Client {
     pub(super) async fn done(&self, verb: Verb, kind: &Discovered, key: &ObjectKey, asking: Asking) -> Result<Bytes> {
         self.intercept(verb, || kind.gvk(), key).await?;
         let own = self.own_write(verb, kind, key);
+        // So that what writes stays small.
+        let sent = Box::pin(self.send(asking, false));
         let answer = match Fence::current() {
-            Some(fence) => under(&fence, verb, kind, key, self.send(asking, false)).await?,
-            None => self.send(asking, false).await,
+            Some(fence) => under(&fence, verb, kind, key, sent).await?,
+            None => sent.await,
         };
         let answer = answer.map_err(|error| self.judge(kind, error))?;
         own.answered(&answer);

@@ -51,7 +51,19 @@ impl<R> Default for Group<R> {
 impl<R: Key> Group<R> {
     fn wait(&mut self, request: &R, priority: Priority) {
         self.arrived += 1;
-        let place = *self.places.entry(request.clone()).or_insert((Reverse(priority), self.arrived));
+        let arrival = match self.places.get(request) {
+            Some(place @ (waits_with, arrival)) => {
+                // Raised meanwhile, it goes before others that came with it.
+                if waits_with.0 >= priority {
+                    return;
+                }
+                self.waiting.remove(place);
+                *arrival
+            }
+            None => self.arrived,
+        };
+        let place = (Reverse(priority), arrival);
+        self.places.insert(request.clone(), place);
         self.waiting.insert(place, request.clone());
     }
 
@@ -99,7 +111,8 @@ where
         let Some(name) = self.group(request) else { return };
         let mut groups = self.groups.lock();
         let Some(group) = groups.get_mut(&name) else { return };
-        group.running -= 1;
+        // Not below, also if the function once said something else.
+        group.running = group.running.saturating_sub(1);
         // One that was cancelled meanwhile does not take the turn of another.
         while let Some(next) = group.next() {
             if unpark(&next) {

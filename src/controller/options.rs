@@ -34,7 +34,8 @@ pub struct Options {
     pub warmup: Option<bool>,
     /// A panic is an error like others. Otherwise it goes on to whoever runs the controller. Default: true.
     pub recover_panics: Option<bool>,
-    /// Drop a run when its request is made again: for long work that would begin anew anyway. Failed attempts stay counted. Default: false.
+    /// Drop a run when its request is made again: for long work that would begin anew anyway. Failed attempts stay counted. Events of the run's own writes count, too: filter
+    /// them out, or write last, or no run is ever finished. Default: false.
     pub cancel_superseded: Option<bool>,
     /// What reads do that leave it to the controller, while the cache does not show what was written before.
     ///

@@ -114,12 +114,14 @@ impl<R: Key> ControllerTask<R> {
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
         let shared = &self.controller.0;
         let work = self.controller.work();
-        let (mut workers, fence) = (JoinSet::new(), Fence::current());
+        let fence = Fence::current();
         let Some(end) = shared.claim() else {
             // It was stopped before it ran.
             shared.ended().await;
             return Ok(());
         };
+        // Dropped before it is said that all is over.
+        let mut workers = JoinSet::new();
         let mut stop = pin!(async {
             select! {
                 () = stop => {}
@@ -146,7 +148,9 @@ impl<R: Key> ControllerTask<R> {
         while !work.queue.is_closed() {
             // Those above the limit end by themselves.
             let limit = *changes.borrow_and_update();
-            tracing::info!(controller = self.controller.name(), workers = limit, "starting workers");
+            if at_work.len() < limit {
+                tracing::info!(controller = self.controller.name(), workers = limit, "starting workers");
+            }
             for number in (0..limit).filter(|number| at_work.insert(*number)) {
                 workers.spawn(Fence::scope_if(fence.clone(), work.clone().run(number, self.reconciler.clone())));
             }

@@ -48,7 +48,9 @@ fn events() -> [(Event<Pod>, &'static str, Option<Priority>); 7] {
     ]
 }
 
-fn handlers() -> [(&'static str, Box<dyn Handler<Pod, Request>>); 8] {
+type Named = (&'static str, Box<dyn Handler<Pod, Request>>);
+
+fn handlers() -> [Named; 8] {
     let key = |object: &Object<Pod>| object.key().clone();
     [
         ("object", Box::new(object())),
@@ -71,7 +73,7 @@ fn handlers() -> [(&'static str, Box<dyn Handler<Pod, Request>>); 8] {
     ]
 }
 
-/// Upstream: the table of ten handlers and six events in eventhandler_test.
+/// Upstream: the table of ten handlers and six events in `eventhandler_test`.
 #[tokio::test]
 async fn what_is_no_news_is_added_at_low_priority_by_every_handler() {
     for (name, handler) in handlers() {

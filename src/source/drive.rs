@@ -124,6 +124,8 @@ async fn drive<R: Key>(
         ended = caught(source.as_mut()) => ended,
     };
     ended.unwrap_or_else(|panic| Err(anyhow::anyhow!("panicked: {panic}")))?;
+    // Who has returned has told all: only first attempts are waited for.
+    SourceContext(watching.clone()).synced();
     select! {
         biased;
         () = watching.stop.cancelled() => {}

@@ -89,7 +89,7 @@ steersman::env_test! {
 
     async fn without_deferral_it_reads_what_was_before(env: Env) -> anyhow::Result<()> {
         let options = consistency(Consistency::Ignore);
-        let (read, controller) = counted(&env, Duration::from_millis(1000), options).await?;
+        let (read, controller) = counted(&env, Duration::from_secs(1), options).await?;
         assert_eq!(read[..2], [0, 0], "{read:?}");
         assert_eq!(controller.stats().deferred, 0);
         Ok(())
@@ -295,7 +295,7 @@ async fn a_request_that_is_held_back_keeps_its_priority_its_reasons_and_its_atte
     held.gate.open();
     let cx = held.runs.expect(&held.world.key("fails")).await;
     assert_eq!((cx.priority(), cx.attempt()), (Priority::HIGH, 2));
-    let reasons: Vec<_> = cx.reasons().iter().map(|reason| reason.as_str()).collect();
+    let reasons: Vec<_> = cx.reasons().iter().map(reconcile::Reason::as_str).collect();
     assert!(reasons.contains(&"urgent") && reasons.contains(&"once more"), "{reasons:?}");
     held.stop().await
 }

@@ -196,7 +196,8 @@ async fn ten_thousand_watches() -> anyhow::Result<()> {
     let watch = || {
         let one = handlers.clone();
         let handler = handler::from_fn(move |event: &Event<Secret>, queue: &Enqueue<Request>| {
-            let _one = &one;
+            // So that it is kept for as long as this is.
+            assert!(Arc::strong_count(&one) > 0);
             queue.add(event.object().key().clone());
         });
         maps.watch(Kind::new(Select::<Secret>::new(), handler))

@@ -94,7 +94,9 @@ steersman::env_test! {
             .cache(&world.cache)
             .watches::<ConfigMap>(handler::from_fn(move |event: &Event<ConfigMap>, queue| {
                 maps.add(());
-                shop_of(event.object()).into_iter().for_each(|shop| queue.add(shop));
+                if let Some(shop) = shop_of(event.object()) {
+                    queue.add(shop);
+                }
             }))
             .watches::<Secret>(handler::map_async(move |secret: Object<Secret>| {
                 let handled = handled.clone();
