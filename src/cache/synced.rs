@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 impl Cache {
-    /// Until every informer declared so far is synced. As [`Informer::await_synced`] it waits for as long as the server refuses one.
+    /// Until every informer declared so far is synced. As [`Informer::await_synced`](super::Informer::await_synced) it waits for as long as the server refuses one.
     pub async fn await_synced(&self) -> Result<(), CacheError> {
         for declared in self.all_informers() {
             // One that was removed meanwhile is nobody's concern, unless all were.

@@ -25,7 +25,7 @@ impl<R: Key> Target<R> for WorkQueue<R> {
 
 /// The adding side of a queue. In a handler it knows the event, and so the priority and the reason of what is added.
 ///
-/// What comes from an initial list or from an update that changed nothing is added at [`Priority::LOW`], everything else at [`Priority::NORMAL`]; a
+/// What comes from an initial list or from an update that changed nothing is added at [`LOW`](crate::workqueue::Priority::LOW) priority, everything else at [`NORMAL`](crate::workqueue::Priority::NORMAL); a
 /// priority or a reason of your own stays.
 pub struct Enqueue<R> {
     shared: Arc<Shared<R>>,

@@ -85,11 +85,9 @@ impl ManagerBuilder {
     pub fn build(self) -> Result<Manager, ManagerError> {
         let Self { connection, cache, defaults, grace, election } = self;
         let cache = Cache::new(connection.clone(), cache).map_err(|error| ManagerError::Cache(Arc::new(error)))?;
+        // A connection of its own, if it can be had: what the server refuses is to be seen at once.
+        let election = election.map(|election| Elector::new(connection.clone(), election)).transpose()?;
         let client = Client::new(connection)?.with_cache(cache.clone());
-        let election = match election {
-            Some(election) => Some(Elector::new(client.kube().clone(), election)?),
-            None => None,
-        };
         let (controllers, recorders) = (ControllerMetrics::default(), RecorderMetrics::default());
         let mut registry = Registry::default();
         registry.register_collector(Box::new(controllers.clone()));

@@ -5,7 +5,13 @@ use crate::{
     cache::{Cache, CacheOptions},
     client::{Client, Connection},
 };
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
 use tokio::{select, sync::watch};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +25,7 @@ struct Inner {
     cache: Cache,
     manager: ManagerHandle,
     stop: CancellationToken,
+    began: AtomicBool,
     ended: watch::Sender<bool>,
 }
 
@@ -32,7 +39,15 @@ impl Cluster {
         let cache = Cache::new(connection.clone(), options).map_err(|error| ManagerError::Cache(Arc::new(error)))?;
         let client = Client::new(connection)?.with_cache(cache.clone());
         let (stop, ended) = (CancellationToken::new(), watch::Sender::new(false));
-        Ok(Self(Arc::new(Inner { name: name.into(), client, cache, manager, stop, ended })))
+        Ok(Self(Arc::new(Inner {
+            name: name.into(),
+            client,
+            cache,
+            manager,
+            stop,
+            began: AtomicBool::new(false),
+            ended,
+        })))
     }
 
     /// As it was added.
@@ -53,7 +68,9 @@ impl Cluster {
     /// Stop its cache. Watches on it end, its name is free again. What was there is served until the handles are gone.
     pub async fn remove(&self) {
         self.0.stop.cancel();
-        if !self.0.manager.forget_cluster(self) {
+        self.0.manager.forget_cluster(self);
+        // What has not begun ends as soon as it does.
+        if !self.0.began.load(SeqCst) {
             return;
         }
         // The sender is here.
@@ -62,6 +79,8 @@ impl Cluster {
 
     pub(super) async fn run(self, cx: RunContext) -> anyhow::Result<()> {
         let Inner { cache, stop, .. } = &*self.0;
+        // Before it is looked whether it was removed.
+        self.0.began.store(true, SeqCst);
         let stopped = async {
             select! {
                 () = stop.cancelled() => {}

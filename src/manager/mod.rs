@@ -60,7 +60,7 @@ use self::{
 use crate::{
     cache::{Cache, CacheError},
     client::{Client, Connection},
-    controller::{Controller, ControllerMetrics, ControllerTask, Defaults},
+    controller::{Controller, ControllerMetrics, ControllerTask, Defaults, WatchError},
     recorder::RecorderMetrics,
     workqueue::Key,
 };
@@ -131,6 +131,9 @@ struct Owner(ManagerHandle);
 impl Drop for Owner {
     fn drop(&mut self) {
         self.0.0.groups.iter().rev().for_each(Group::end);
+        // They have handles of their manager, too.
+        let clusters = std::mem::take(&mut *self.0.0.clusters.lock());
+        drop(clusters);
     }
 }
 
@@ -254,9 +257,15 @@ impl ManagerHandle {
         if needs_leader && warms_up {
             let warm = controller.clone();
             self.add(Stage::Controllers, &format!("warm-up of controller {name}"), async move |cx: RunContext| {
-                select! {
-                    () = cx.stopped() => Ok(()),
-                    warm = warm.warm_up() => Ok(warm?),
+                let warm = select! {
+                    biased;
+                    () = cx.stopped() => return Ok(()),
+                    warm = warm.warm_up() => warm,
+                };
+                match warm {
+                    // Somebody did not want it any more.
+                    Err(WatchError::ControllerStopped(_) | WatchError::Stopped { .. }) => Ok(()),
+                    warm => Ok(warm?),
                 }
             })?;
         }

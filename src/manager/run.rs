@@ -1,7 +1,7 @@
 //! From the first stage to the last, and back.
 //!
 //! What holds: a stage is started when those before it are ready, and stopped when those after it are over. Whoever leads goes on renewing until nothing is left of what
-//! only a leader does; then the lease is released. Told to stop at any moment, it stops.
+//! only a leader does; then the lease is released, or left to run out if something had to be dropped. Told to stop at any moment, it stops.
 
 use super::{
     Manager, ManagerError, ManagerHandle,
@@ -9,8 +9,18 @@ use super::{
     stage::{Failed, Stage},
 };
 use parking_lot::Mutex;
-use std::{future::pending, pin::pin, time::Duration};
-use tokio::{select, sync::oneshot, task::JoinHandle, time::Instant};
+use std::{
+    future::pending,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::{
+    select,
+    sync::oneshot,
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 /// What stops promptly may do so, however late it is.
@@ -20,8 +30,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 enum Cause {
     Told,
     Failed(ManagerError),
-    /// With until when there can be no other leader.
-    Lost(Lost, Fence),
+    Lost(Lost),
 }
 
 impl Manager {
@@ -44,11 +53,11 @@ impl Manager {
             cause = &mut lead => cause,
         };
         tracing::info!("stopping the manager");
-        let left = handle.stop_all(&candidacy, grace, &cause).await;
+        let left = handle.stop_all(&candidacy, grace).await;
         let first = match cause {
             Cause::Told => None,
             Cause::Failed(error) => Some(error),
-            Cause::Lost(lost, _) => Some(lost.into()),
+            Cause::Lost(lost) => Some(lost.into()),
         };
         let limit = grace.filter(|grace| !grace.is_zero());
         let then = limit.filter(|_| !left.is_empty()).map(|limit| ManagerError::Grace { limit, left });
@@ -82,10 +91,10 @@ impl ManagerHandle {
         let elected = candidacy.stand(elector.clone());
         match elected.await {
             Ok(Elected { fence, lost }) => {
-                self.group(Stage::Leader).start(Some(fence.clone()));
+                self.group(Stage::Leader).start(Some(fence));
                 self.0.leads.send_replace(true);
                 match lost.await {
-                    Ok(lost) => Cause::Lost(lost, fence),
+                    Ok(lost) => Cause::Lost(lost),
                     Err(_) => pending().await,
                 }
             }
@@ -95,23 +104,35 @@ impl ManagerHandle {
     }
 
     /// Gives who did not stop in time.
-    async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>, cause: &Cause) -> Vec<String> {
-        let deadline = grace.map(|grace| Instant::now() + grace);
-        // What only a leader does is over before another one can lead.
-        let leading = match cause {
-            Cause::Lost(_, fence) => Some(deadline.map_or(fence.deadline(), |deadline| deadline.min(fence.deadline()))),
-            Cause::Told | Cause::Failed(_) => deadline,
+    async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>) -> Vec<String> {
+        // Longer than a clock can count is for ever.
+        let deadline = grace.and_then(|grace| Instant::now().checked_add(grace));
+        // What only a leader does is over before another one can lead, also if the lease is lost only now.
+        let patience = async {
+            select! {
+                () = until(deadline) => {}
+                () = candidacy.lost() => {}
+            }
         };
-        let mut left = self.group(Stage::Leader).stop(leading).await;
+        let mut left = self.group(Stage::Leader).stop(patience).await;
         self.0.leads.send_replace(false);
-        candidacy.withdraw().await;
+        // Who was kept waiting by others is not to blame.
+        let moment = if grace.is_some_and(|grace| grace.is_zero()) { Duration::ZERO } else { PROMPT };
+        let prompt = || deadline.map(|deadline| deadline.max(Instant::now() + moment));
+        // Of those that were dropped something may still be at work: the lease is left to run out.
+        candidacy.withdraw(left.is_empty(), until(prompt())).await;
         for stage in [Stage::Controllers, Stage::Gate, Stage::Other, Stage::Cache, Stage::Server] {
-            // Who was kept waiting by others is not to blame.
-            let moment = if grace.is_some_and(|grace| grace.is_zero()) { Duration::ZERO } else { PROMPT };
-            let deadline = deadline.map(|deadline| deadline.max(Instant::now() + moment));
-            left.extend(self.group(stage).stop(deadline).await);
+            left.extend(self.group(stage).stop(until(prompt())).await);
         }
         left
+    }
+}
+
+/// For ever if there is no deadline.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
     }
 }
 
@@ -120,6 +141,8 @@ impl ManagerHandle {
 struct Candidacy {
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
+    /// Since it leads.
+    fence: Arc<OnceLock<Fence>>,
 }
 
 /// What the others need to know of leading.
@@ -132,15 +155,18 @@ struct Elected {
 impl Candidacy {
     fn stand(&self, elector: Elector) -> oneshot::Receiver<Elected> {
         let (tell, elected) = oneshot::channel();
-        let stop = self.stop.clone();
+        let (stop, leads) = (self.stop.clone(), self.fence.clone());
         let stand = async move {
             let Some(mut leadership) = elector.acquire(stop.cancelled()).await else { return };
             let (tell_lost, lost) = oneshot::channel();
-            if tell.send(Elected { fence: leadership.fence(), lost }).is_ok()
+            let fence = leads.get_or_init(|| leadership.fence()).clone();
+            if tell.send(Elected { fence, lost }).is_ok()
                 && let Err(lost) = leadership.hold(stop.cancelled()).await
             {
                 // Nobody listens if it is stopping anyway.
                 drop(tell_lost.send(lost));
+                // With the leadership goes the time that is left.
+                stop.cancelled().await;
                 return;
             }
             if let Err(error) = leadership.release().await {
@@ -151,13 +177,28 @@ impl Candidacy {
         elected
     }
 
-    /// Over, and the lease released, if it was held.
-    async fn withdraw(&self) {
-        self.stop.cancel();
-        let task = self.task.lock().take();
-        if let Some(task) = task {
-            drop(task.await);
+    /// Resolves when somebody else may lead; never if it did not lead.
+    async fn lost(&self) {
+        match self.fence.get() {
+            Some(fence) => fence.lost().await,
+            None => pending().await,
         }
+    }
+
+    /// Over; the lease is released if it was held and that is wanted, for which `patience` is had.
+    async fn withdraw(&self, release: bool, patience: impl Future<Output = ()>) {
+        let task = self.task.lock().take();
+        let Some(mut task) = task else { return };
+        if release {
+            self.stop.cancel();
+            select! {
+                biased;
+                _ = &mut task => return,
+                () = patience => {}
+            }
+        }
+        task.abort();
+        drop(task.await);
     }
 }
 

@@ -15,9 +15,10 @@ use std::{
 };
 use tokio::{
     runtime::Handle,
+    select,
     sync::{mpsc, watch},
     task::{Id, JoinSet},
-    time::{Instant, timeout, timeout_at},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +48,15 @@ impl Stage {
 #[derive(Clone)]
 pub struct RunContext {
     stop: CancellationToken,
-    ready: Arc<watch::Sender<bool>>,
+    progress: Arc<watch::Sender<Progress>>,
+}
+
+/// How far a runnable has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Starting,
+    Ready,
+    Returned,
 }
 
 impl RunContext {
@@ -58,13 +67,19 @@ impl RunContext {
 
     /// Up and serving: the next stage may start. Returning says the same.
     pub fn ready(&self) {
-        self.ready.send_replace(true);
+        self.progress.send_if_modified(|progress| {
+            let first = *progress == Progress::Starting;
+            if first {
+                *progress = Progress::Ready;
+            }
+            first
+        });
     }
 }
 
 impl fmt::Debug for RunContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunContext").field("ready", &*self.ready.borrow()).finish_non_exhaustive()
+        f.debug_struct("RunContext").field("progress", &*self.progress.borrow()).finish_non_exhaustive()
     }
 }
 
@@ -110,8 +125,8 @@ struct Tasks {
     fence: Option<Fence>,
     running: JoinSet<()>,
     names: HashMap<Id, Arc<str>>,
-    /// Of those that were started with the stage.
-    ready: Vec<watch::Receiver<bool>>,
+    /// Of those that have not returned, as far as is known.
+    progress: Vec<watch::Receiver<Progress>>,
 }
 
 impl Group {
@@ -123,7 +138,7 @@ impl Group {
     pub(super) fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => waiting.push(runnable),
-            State::Running(tasks) => drop(self.spawn(tasks, runnable)),
+            State::Running(tasks) => self.spawn(tasks, runnable),
             State::Over => return Err(ManagerError::Stopping(runnable.name.to_string())),
         }
         Ok(())
@@ -134,62 +149,63 @@ impl Group {
         let mut state = self.state.lock();
         let State::Waiting(waiting) = &mut *state else { return };
         let waiting = std::mem::take(waiting);
-        let (running, names, ready) = (JoinSet::new(), HashMap::new(), Vec::new());
-        let mut started = Box::new(Tasks { runtime: Handle::current(), fence, running, names, ready });
+        let (running, names, progress) = (JoinSet::new(), HashMap::new(), Vec::new());
+        let mut started = Box::new(Tasks { runtime: Handle::current(), fence, running, names, progress });
         for runnable in waiting {
-            let ready = self.spawn(&mut started, runnable);
-            started.ready.push(ready);
+            self.spawn(&mut started, runnable);
         }
         *state = State::Running(started);
     }
 
-    fn spawn(&self, tasks: &mut Tasks, Runnable { name, run }: Runnable) -> watch::Receiver<bool> {
+    fn spawn(&self, tasks: &mut Tasks, Runnable { name, run }: Runnable) {
         while let Some(ended) = tasks.running.try_join_next_with_id() {
             tasks.forget(ended.map_or_else(|error| error.id(), |(id, ())| id));
         }
-        let (ready, is_ready) = watch::channel(false);
-        let cx = RunContext { stop: self.stop.clone(), ready: Arc::new(ready) };
+        tasks.progress.retain(|one| *one.borrow() < Progress::Returned && one.has_changed().is_ok());
+        let (tell, progress) = watch::channel(Progress::Starting);
+        tasks.progress.push(progress);
+        let cx = RunContext { stop: self.stop.clone(), progress: Arc::new(tell) };
         let (failures, named) = (self.failures.clone(), name.clone());
         let run = async move {
-            let ready = cx.ready.clone();
+            let progress = cx.progress.clone();
             let ended = caught(pin!(async { run(cx).await })).await;
             if let Err(error) = ended.unwrap_or_else(|panic| Err(anyhow::anyhow!("panicked: {panic}"))) {
                 tracing::error!(name = &*named, error = format!("{error:#}"), "a runnable has failed");
                 // Nobody listens when all is over.
                 drop(failures.send(Failed { name: named, error }));
             }
-            ready.send_replace(true);
+            progress.send_replace(Progress::Returned);
         };
         let task = tasks.running.spawn_on(Fence::scope_if(tasks.fence.clone(), run), &tasks.runtime);
         tasks.names.insert(task.id(), name);
-        is_ready
     }
 
-    /// Until all that were started with the stage are ready, or have returned.
+    /// Until all are ready, or have returned: those that were started with the stage, and what was added meanwhile.
     pub(super) async fn ready(&self) {
-        let ready = match &*self.state.lock() {
-            State::Running(tasks) => tasks.ready.clone(),
-            State::Waiting(_) | State::Over => Vec::new(),
-        };
-        for mut one in ready {
-            // Who is gone without a word has returned.
-            drop(one.wait_for(|ready| *ready).await);
-        }
+        self.all(Progress::Ready).await;
     }
 
-    /// Until all that were started with the stage have returned.
+    /// Until all have returned.
     pub(super) async fn returned(&self) {
-        let ready = match &*self.state.lock() {
-            State::Running(tasks) => tasks.ready.clone(),
-            State::Waiting(_) | State::Over => Vec::new(),
-        };
-        for mut one in ready {
-            while one.changed().await.is_ok() {}
+        self.all(Progress::Returned).await;
+    }
+
+    async fn all(&self, wanted: Progress) {
+        loop {
+            let behind = match &*self.state.lock() {
+                State::Running(tasks) => {
+                    tasks.progress.iter().find(|one| *one.borrow() < wanted && one.has_changed().is_ok()).cloned()
+                }
+                State::Waiting(_) | State::Over => None,
+            };
+            let Some(mut behind) = behind else { return };
+            // Who was dropped is not waited for.
+            drop(behind.wait_for(|progress| *progress >= wanted).await);
         }
     }
 
-    /// Tell them to stop, and wait for them; those that are left at `deadline` are dropped. Gives their names.
-    pub(super) async fn stop(&self, deadline: Option<Instant>) -> Vec<String> {
+    /// Tell them to stop, and wait for them; those that are left when `patience` resolves are dropped. Gives their names.
+    pub(super) async fn stop(&self, patience: impl Future<Output = ()>) -> Vec<String> {
         let state = std::mem::replace(&mut *self.state.lock(), State::Over);
         self.stop.cancel();
         let State::Running(mut tasks) = state else { return Vec::new() };
@@ -198,9 +214,10 @@ impl Group {
                 tasks.names.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
             }
         };
-        match deadline {
-            Some(deadline) => drop(timeout_at(deadline, joined).await),
-            None => joined.await,
+        select! {
+            biased;
+            () = joined => {}
+            () = patience => {}
         }
         let mut left: Vec<_> = tasks.names.values().map(ToString::to_string).collect();
         left.sort();

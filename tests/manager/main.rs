@@ -1,6 +1,7 @@
 //! Managers: what runs when, what stops when, who leads, and who says that it is ready.
 
 mod admin;
+mod again;
 mod candidates;
 mod election;
 mod ends;
