@@ -278,8 +278,16 @@ pub(crate) async fn send(
     headers: &[(String, String)],
     body: String,
 ) -> Value {
-    let (parts, body) = request(client, method, path, headers, body).await.into_parts();
-    answer(parts, body).await
+    let begun = Instant::now();
+    loop {
+        let (parts, answered) = request(client, method, path, headers, body.clone()).await.into_parts();
+        let answer = answer(parts, answered).await;
+        // The real server says so for a moment after a definition has come: nothing was done.
+        if answer["body"]["message"] != "storage is (re)initializing" || begun.elapsed() > PATIENCE {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 async fn request(
