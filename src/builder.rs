@@ -172,7 +172,8 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         self
     }
 
-    /// For every kind that is watched, whether it was named before or after this, before its own filters.
+    /// For every kind that this builder watches, whether it was named before or after this, before its own filters. What [`Controller::watch`] is given later has
+    /// only its own.
     pub fn filter(mut self, predicate: impl Predicate<AnyKind>) -> Self {
         self.rest.filters.push(Arc::new(predicate));
         self
@@ -251,13 +252,18 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         if groups.as_ref().is_some_and(|(n, _)| *n == 0) {
             return Err(BuildError::EmptyGroups(name));
         }
+        let share = share.unwrap_or(QueueOptions::<R>::default().share);
+        let groups = groups.map(|(_, mut groups)| {
+            groups.set_share(share);
+            groups
+        });
         let queue = WorkQueue::new(QueueOptions {
             name,
             limiter: limiter.unwrap_or_else(default_limiter),
-            share: share.unwrap_or(QueueOptions::<R>::default().share),
+            share,
             metrics: metrics.as_ref().map(|_| ControllerMetrics::of_queue()),
         });
-        handle.finish(Parts { queue, cache, gvk, settings, groups: groups.map(|(_, groups)| groups) });
+        handle.finish(Parts { queue, cache, gvk, settings, groups });
         let task = ControllerTask::new(handle.clone(), Arc::new(reconciler));
         for source in sources {
             source(&handle, &filters)?;

@@ -7,6 +7,7 @@ use super::{
     life::{Lease, Life, Need},
     part::Part,
     reflect::Sink,
+    registry::WeakCache,
     store::Entry,
 };
 use crate::object::{Compact, Decoder, MetadataOnly, Payload, StaticKind};
@@ -72,5 +73,5 @@ fn fed<K: StaticKind, P: Payload>() -> (Informer<K>, Part<P>) {
     let part = core.join(None);
     core.parts_are(Condition::Synced);
     core.all_joined();
-    (Informer::new(core, Lease::new(&Life::new(gvk), Need::Must)), part)
+    (Informer::new(core, Lease::new(&Life::new(gvk), Need::Must), WeakCache::default()), part)
 }

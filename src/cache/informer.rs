@@ -1,11 +1,12 @@
 //! The handle by which one kind and selection is read.
 
 use super::{
-    CacheError, Events, Index, InformerStats, ObjectSize, Query,
+    Cache, CacheError, Events, Index, InformerStats, ObjectSize, Query,
     core::Condition,
     erased::Informing,
     ledger::{Pending, Token, Wanted},
     life::Lease,
+    registry::WeakCache,
     store::Lookup,
 };
 use crate::object::{KubeObject, MetadataOnly, ObjectKey};
@@ -28,14 +29,20 @@ use std::{
 pub struct Informer<K> {
     pub(super) core: Arc<dyn Informing>,
     lease: Arc<Lease>,
+    home: WeakCache,
     /// Of its events.
     pub(super) resync: Option<Duration>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Informer<K> {
-    pub(super) fn new(core: Arc<dyn Informing>, lease: Lease) -> Self {
-        Self { core, lease: Arc::new(lease), resync: None, kind: PhantomData }
+    pub(super) fn new(core: Arc<dyn Informing>, lease: Lease, home: WeakCache) -> Self {
+        Self { core, lease: Arc::new(lease), home, resync: None, kind: PhantomData }
+    }
+
+    /// The cache that it is of, which it does not keep alive.
+    pub(crate) fn cache(&self) -> Option<Cache> {
+        self.home.upgrade()
     }
 
     /// With events that tell everything again once in so long.
@@ -186,7 +193,7 @@ impl<K: KubeObject> Informer<K> {
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone(), lease: self.lease.clone(), ..*self }
+        Self { core: self.core.clone(), lease: self.lease.clone(), home: self.home.clone(), ..*self }
     }
 }
 

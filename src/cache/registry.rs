@@ -122,7 +122,7 @@ impl Cache {
             None => (Arc::new((said.gvk.clone(), Plan::new(said, &self.0.options)?.scope)), true),
         };
         let Some(declared) = state.informers.get(&*key).cloned() else { return Ok(None) };
-        let informer = Informer::new(declared.core.clone(), Lease::uncounted(&declared.life));
+        let informer = Informer::new(declared.core.clone(), Lease::uncounted(&declared.life), self.0.weak());
         if is_new {
             state.plain.entry(said.form.id).or_default().insert(said.gvk.clone(), key);
         }
@@ -204,7 +204,7 @@ impl Cache {
 
     /// For who must not keep it alive.
     pub(super) fn downgrade(&self) -> WeakCache {
-        WeakCache(Arc::downgrade(&self.0))
+        self.0.weak()
     }
 
     /// Run the informers, each in a task of its own on the runtime that this is called in, until `stop` resolves; then they all have ended. Once in a
@@ -239,6 +239,10 @@ impl Shared {
         self.state.lock().informers.values().cloned().collect()
     }
 
+    fn weak(self: &Arc<Self>) -> WeakCache {
+        WeakCache(Arc::downgrade(self))
+    }
+
     /// The informer of this plan, made if there is none.
     fn declare<K>(
         self: &Arc<Self>,
@@ -253,7 +257,8 @@ impl Shared {
         let key = (said.gvk.clone(), plan.scope.clone());
         if let Some(declared) = state.informers.get(&key) {
             declared.plan.check_serves(said)?;
-            return Ok(Informer::new(declared.core.clone(), Lease::new(&declared.life, need)).resyncing(plan.resync));
+            let lease = Lease::new(&declared.life, need);
+            return Ok(Informer::new(declared.core.clone(), lease, self.weak()).resyncing(plan.resync));
         }
         plan.check_serves(said)?;
         let namespaces = match plan.of_namespaces() {
@@ -269,7 +274,8 @@ impl Shared {
             namespaces,
             held: OnceLock::new(),
         });
-        let informer = Informer::new(declared.core.clone(), Lease::new(&declared.life, need)).resyncing(resync);
+        let lease = Lease::new(&declared.life, need);
+        let informer = Informer::new(declared.core.clone(), lease, self.weak()).resyncing(resync);
         state.informers.insert(key, declared.clone());
         self.start(state, declared);
         Ok(informer)
@@ -377,6 +383,7 @@ impl PartialEq for Cache {
 impl Eq for Cache {}
 
 /// A cache that may be gone.
+#[derive(Clone, Default)]
 pub(super) struct WeakCache(Weak<Shared>);
 
 impl WeakCache {

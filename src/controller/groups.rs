@@ -1,14 +1,14 @@
 //! How many requests of one group are reconciled at once.
 //!
 //! What holds: a group is in the table exactly while one of its requests runs; at most `limit` of them do. Who waits is parked, or about to be: unparking
-//! it before that counts. Whose turn came and was not taken, because the request was cancelled then, is found out when the next one has waited for [`PATIENCE`].
+//! it before that counts. Of those who wait the highest priority is next, and one turn in `share` who waits longest, as in the queue: none waits for ever. Whose turn came and was not taken, because the request was cancelled then, is found out when the next one has waited for [`PATIENCE`].
 
 use crate::workqueue::{Key, Priority};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
@@ -19,6 +19,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A limit, whatever groups are told apart by.
 pub(crate) trait GroupLimit<R>: Send + Sync {
+    /// The queue's.
+    fn set_share(&mut self, share: u32);
     /// False if its group is full: park it.
     fn enter(&self, request: &R, priority: Priority) -> bool;
     /// Its run is over. `unpark` the next one of its group; false from it means that there was nothing to unpark.
@@ -27,56 +29,79 @@ pub(crate) trait GroupLimit<R>: Send + Sync {
 
 pub(crate) struct PerGroup<R, G, F> {
     limit: usize,
+    share: u32,
     group_of: F,
     groups: Mutex<HashMap<G, Group<R>>>,
 }
 
 struct Group<R> {
     running: usize,
+    /// Who waits, longest first.
+    waiting: BTreeMap<u64, (Priority, R)>,
     /// The highest priority first, then who waits longest.
-    waiting: BTreeMap<Place, R>,
-    /// The other way round.
-    places: HashMap<R, Place>,
+    ranks: BTreeSet<(Reverse<Priority>, u64)>,
+    /// When each came: also of those whose turn has come, until they run. Who is overtaken then has waited no less.
+    arrivals: HashMap<R, u64>,
     arrived: u64,
+    turns: u64,
 }
-
-type Place = (Reverse<Priority>, u64);
 
 impl<R> Default for Group<R> {
     fn default() -> Self {
-        Self { running: 0, waiting: BTreeMap::new(), places: HashMap::new(), arrived: 0 }
+        Self {
+            running: 0,
+            waiting: BTreeMap::new(),
+            ranks: BTreeSet::new(),
+            arrivals: HashMap::new(),
+            arrived: 0,
+            turns: 0,
+        }
     }
 }
 
 impl<R: Key> Group<R> {
     fn wait(&mut self, request: &R, priority: Priority) {
         self.arrived += 1;
-        let arrival = match self.places.get(request) {
-            Some(place @ (waits_with, arrival)) => {
-                // Raised meanwhile, it goes before others that came with it.
-                if waits_with.0 >= priority {
-                    return;
-                }
-                self.waiting.remove(place);
-                *arrival
-            }
-            None => self.arrived,
-        };
-        let place = (Reverse(priority), arrival);
-        self.places.insert(request.clone(), place);
-        self.waiting.insert(place, request.clone());
+        let arrival = *self.arrivals.entry(request.clone()).or_insert(self.arrived);
+        let before = self.waiting.remove(&arrival);
+        let priority = before.map_or(priority, |(before, _)| {
+            self.ranks.remove(&(Reverse(before), arrival));
+            before.max(priority)
+        });
+        self.ranks.insert((Reverse(priority), arrival));
+        self.waiting.insert(arrival, (priority, request.clone()));
     }
 
-    fn next(&mut self) -> Option<R> {
-        let (_, request) = self.waiting.pop_first()?;
-        self.places.remove(&request);
+    /// Whose turn it is.
+    fn next(&mut self, share: u32) -> Option<R> {
+        self.turns += 1;
+        let of_rank = self.ranks.first().map(|(_, arrival)| *arrival);
+        let longest = self.waiting.first_key_value().map(|(arrival, _)| *arrival);
+        let arrival = if share > 0 && self.turns.is_multiple_of(share.into()) { longest } else { of_rank }?;
+        let (priority, request) = self.waiting.remove(&arrival)?;
+        self.ranks.remove(&(Reverse(priority), arrival));
         Some(request)
+    }
+
+    /// Whoever was cancelled after its turn came is still known: of those that do not wait no more than of those that do, or a few.
+    fn forget_the_cancelled(&mut self) {
+        if self.arrivals.len() > 2 * self.waiting.len() + 64 {
+            self.arrivals.retain(|_, arrival| self.waiting.contains_key(arrival));
+        }
+    }
+
+    fn forget(&mut self, request: &R) {
+        if let Some(arrival) = self.arrivals.remove(request)
+            && let Some((priority, _)) = self.waiting.remove(&arrival)
+        {
+            self.ranks.remove(&(Reverse(priority), arrival));
+        }
     }
 }
 
 impl<R: Key, G: Hash + Eq, F: Fn(&R) -> G> PerGroup<R, G, F> {
     pub(crate) fn new(limit: usize, group_of: F) -> Self {
-        Self { limit, group_of, groups: Mutex::default() }
+        Self { limit, share: 0, group_of, groups: Mutex::default() }
     }
 
     /// `None` if the function panics: such a request is of no group.
@@ -91,6 +116,10 @@ where
     G: Hash + Eq + Send,
     F: Fn(&R) -> G + Send + Sync,
 {
+    fn set_share(&mut self, share: u32) {
+        self.share = share;
+    }
+
     fn enter(&self, request: &R, priority: Priority) -> bool {
         let Some(group) = self.group(request) else { return true };
         let mut groups = self.groups.lock();
@@ -98,9 +127,7 @@ where
         let enters = group.running < self.limit;
         if enters {
             group.running += 1;
-            if let Some(place) = group.places.remove(request) {
-                group.waiting.remove(&place);
-            }
+            group.forget(request);
         } else {
             group.wait(request, priority);
         }
@@ -114,11 +141,13 @@ where
         // Not below, also if the function once said something else.
         group.running = group.running.saturating_sub(1);
         // One that was cancelled meanwhile does not take the turn of another.
-        while let Some(next) = group.next() {
+        while let Some(next) = group.next(self.share) {
             if unpark(&next) {
                 break;
             }
+            group.forget(&next);
         }
+        group.forget_the_cancelled();
         if group.running == 0 && group.waiting.is_empty() {
             groups.remove(&name);
         }

@@ -4,7 +4,7 @@
 
 use super::{Controller, ControllerReport, QueueSnapshot, Shared, Times};
 use crate::{
-    page::{Buckets, Named, Page, Sample},
+    page::{Buckets, Named, Page},
     source::WatchStats,
     workqueue::{Key, Metrics, encode_queues},
 };
@@ -191,26 +191,14 @@ fn write(page: &mut Page<'_, '_>, reports: &[ControllerReport]) -> fmt::Result {
     )?;
     let mut per_source = |named: Named, value: fn(&WatchStats) -> u64| {
         let samples = reports.iter().flat_map(|report| {
-            report.watches.iter().map(|watch| {
-                (vec![("controller", report.name.clone()), ("source", watch.name.clone())], value(&watch.stats))
+            report.sources.iter().map(|(source, stats)| {
+                (vec![("controller", report.name.clone()), ("source", source.clone())], value(stats))
             })
         });
-        page.counters(named, sum_of_equals(samples))
+        page.counters(named, samples)
     };
     per_source(("steersman_source_events", "Events that came"), |stats| stats.events)?;
     per_source(("steersman_source_dropped", "Events that a predicate rejected"), |stats| stats.dropped)?;
     per_source(("steersman_source_panics", "Panics of predicates and handlers"), |stats| stats.panics)?;
     per_source(("steersman_source_failures", "Attempts of handlers that failed"), |stats| stats.failures)
-}
-
-/// Two watches may have one name; two series may not.
-fn sum_of_equals(samples: impl Iterator<Item = Sample<u64>>) -> Vec<Sample<u64>> {
-    let mut sums: Vec<Sample<u64>> = Vec::new();
-    for (labels, value) in samples {
-        match sums.iter_mut().find(|(other, _)| *other == labels) {
-            Some((_, sum)) => *sum += value,
-            None => sums.push((labels, value)),
-        }
-    }
-    sums
 }

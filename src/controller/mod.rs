@@ -138,6 +138,7 @@ impl<R: Key> Controller<R> {
         let Parts { queue, cache, gvk, settings, groups } = parts;
         let work = Work {
             name: self.0.name.clone(),
+            group: gvk.as_ref().map(|gvk| gvk.group.as_str()).unwrap_or_default().into(),
             kind: gvk.as_ref().map(|gvk| gvk.kind.as_str()).unwrap_or_default().into(),
             inbox: Arc::new(Inbox::new(queue.clone())),
             queue,

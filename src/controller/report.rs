@@ -7,7 +7,7 @@ use crate::{
 };
 use kube_core::GroupVersionKind;
 use serde::Serialize;
-use std::{cmp::Reverse, sync::atomic::Ordering::Relaxed};
+use std::{cmp::Reverse, collections::BTreeMap, sync::atomic::Ordering::Relaxed};
 
 /// A controller at one moment: see [`Controller::report`].
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +25,8 @@ pub struct ControllerReport {
     pub queue: Stats,
     /// Its watches.
     pub watches: Vec<WatchReport>,
+    /// What its watches have done, by name: of several of one name together, those that have stopped included as long as there is one.
+    pub sources: BTreeMap<String, WatchStats>,
 }
 
 /// One watch at one moment.
@@ -104,8 +106,10 @@ impl<R: Key> Controller<R> {
             stats: self.stats(),
             queue: self.queue().stats(),
             watches: self.watches().iter().map(WatchReport::from).collect(),
+            sources: self.0.state.lock().sources(),
         }
     }
+
     /// What is in its queue, at most so many keys, as text. It looks at every key: in async code call it from a blocking task.
     ///
     /// # Panics

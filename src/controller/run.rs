@@ -8,19 +8,30 @@ use crate::{
     fence::Fence,
     handler::Target,
     reconcile::DynReconciler,
-    source::{Prepared, WatchError, WatchHandle, WatchState},
+    source::{Prepared, WatchError, WatchHandle, WatchState, WatchStats},
     workqueue::Key,
 };
-use std::{collections::BTreeSet, fmt, panic::resume_unwind, pin::pin, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fmt,
+    panic::resume_unwind,
+    pin::pin,
+    sync::Arc,
+};
 use tokio::{
     runtime::Handle,
     select,
     task::{JoinError, JoinSet},
 };
 
+/// How many watches that failed are kept in a controller that runs.
+const FAILED: usize = 64;
+
 pub(super) struct State<R: Key> {
     pub(super) phase: Phase<R>,
     watches: Vec<WatchHandle>,
+    /// What those that are not kept any more have done, by name, while there is another one of it.
+    past: BTreeMap<String, WatchStats>,
     /// There is somebody who sees to its end.
     claimed: bool,
 }
@@ -37,15 +48,21 @@ pub(super) enum Phase<R: Key> {
 
 impl<R: Key> Default for State<R> {
     fn default() -> Self {
-        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), claimed: false }
+        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), past: BTreeMap::new(), claimed: false }
     }
 }
 
 impl<R: Key> State<R> {
     pub(super) fn watch(&mut self, source: Prepared<R>, inbox: &Arc<Inbox<R>>, name: &str) -> Result<(), WatchError> {
         let handle = source.handle();
-        // Those that failed are shown, and fail a start, until they are watched anew.
-        self.watches.retain(|watch| !has_stopped(watch) && (!watch.has_ended() || watch.name() != handle.name()));
+        // Those that failed are shown, and fail a start, until they are watched anew; once it has started only the last ones.
+        let failed = self.watches.iter().filter(|watch| watch.has_ended() && !has_stopped(watch)).count();
+        let mut too_many = if matches!(self.phase, Phase::Waiting(_)) { 0 } else { failed.saturating_sub(FAILED) };
+        self.prune(|watch| {
+            let forgotten = watch.has_ended() && (watch.name() == handle.name() || too_many > 0);
+            too_many = too_many.saturating_sub(usize::from(forgotten));
+            !forgotten
+        });
         match &mut self.phase {
             Phase::Waiting(sources) => {
                 sources.retain(|waiting| !waiting.handle().has_ended());
@@ -59,6 +76,32 @@ impl<R: Key> State<R> {
         }
         self.watches.push(handle);
         Ok(())
+    }
+
+    /// Without those that have stopped, and those that are not to be kept.
+    fn prune(&mut self, mut keep: impl FnMut(&WatchHandle) -> bool) {
+        let past = &mut self.past;
+        self.watches.retain(|watch| {
+            let kept = !has_stopped(watch) && keep(watch);
+            if !kept {
+                *past.entry(watch.name().to_owned()).or_default() += watch.stats();
+            }
+            kept
+        });
+        if !past.is_empty() {
+            let names: HashSet<_> = self.watches.iter().map(WatchHandle::name).collect();
+            past.retain(|name, _| names.contains(name.as_str()));
+        }
+    }
+
+    /// What watches have done, by name: a name's numbers grow until its last watch stops.
+    pub(super) fn sources(&mut self) -> BTreeMap<String, WatchStats> {
+        self.prune(|_| true);
+        let mut all = self.past.clone();
+        for watch in &self.watches {
+            *all.entry(watch.name().to_owned()).or_default() += watch.stats();
+        }
+        all
     }
 
     /// Gives what a start waits for.
@@ -149,7 +192,7 @@ impl<R: Key> ControllerTask<R> {
             // Those above the limit end by themselves.
             let limit = *changes.borrow_and_update();
             if at_work.len() < limit {
-                tracing::info!(controller = self.controller.name(), workers = limit, "starting workers");
+                tracing::info!(controller = self.controller.name(), "worker count" = limit, "starting workers");
             }
             for number in (0..limit).filter(|number| at_work.insert(*number)) {
                 workers.spawn(Fence::scope_if(fence.clone(), work.clone().run(number, self.reconciler.clone())));

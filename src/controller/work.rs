@@ -24,7 +24,7 @@ use anyhow::anyhow;
 use futures_util::future::BoxFuture;
 use std::{
     any::Any,
-    panic::resume_unwind,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::pin,
     sync::{
         Arc,
@@ -55,6 +55,7 @@ impl<R: Key> Again for RunWatch<R> {
 pub(super) struct Work<R> {
     pub(super) name: Arc<str>,
     /// Of what is reconciled; empty if the controller was not told.
+    pub(super) group: Arc<str>,
     pub(super) kind: Arc<str>,
     pub(super) queue: WorkQueue<R>,
     pub(super) inbox: Arc<Inbox<R>>,
@@ -128,8 +129,8 @@ impl<R: Key> Work<R> {
             groups.leave(item.key(), &mut |next| self.queue.unpark(next));
         }
         match outcome {
-            Some(outcome) if self.limit.get() > number => item.finish_and_try_get(outcome),
-            Some(outcome) => {
+            Some((outcome, ended)) if self.limit.get() > number => item.finish_and_try_get_at(outcome, ended),
+            Some((outcome, _)) => {
                 item.finish(outcome);
                 None
             }
@@ -173,9 +174,14 @@ impl<R: Key> Work<R> {
         Token::of_reconcile(reads_wait)
     }
 
-    /// One run, and what follows from it; `None` if it was dropped because its request was made again.
-    async fn reconcile(&self, item: &mut Item<R>, token: &Token, reconciler: &dyn DynReconciler<R>) -> Option<Outcome> {
-        let begun = Instant::now();
+    /// One run, what follows from it, and when it ended; `None` if it was dropped because its request was made again.
+    async fn reconcile(
+        &self,
+        item: &mut Item<R>,
+        token: &Token,
+        reconciler: &dyn DynReconciler<R>,
+    ) -> Option<(Outcome, Instant)> {
+        let begun = item.began();
         let (reasons, again) = item.reasons_and_watch();
         let deadline = self.settings.reconcile_timeout.and_then(|timeout| begun.checked_add(timeout));
         let context = Context::from(Run {
@@ -193,8 +199,8 @@ impl<R: Key> Work<R> {
         // Called within, so that a panic before there is a future is caught, too.
         let request = item.key().clone();
         let run = async { reconciler.reconcile(request, &context).await };
-        let run = pin!(token.clone().scope(run).instrument(span.clone()));
-        let run = catch(run);
+        let mut place = pin!(Some(token.clone().scope(run).instrument(span.clone())));
+        let run = catch(place.as_mut().as_pin_mut().expect("it is there"));
         let run = async {
             match deadline {
                 Some(deadline) => timeout_at(deadline, run).await,
@@ -204,25 +210,29 @@ impl<R: Key> Work<R> {
         let answer = if self.settings.cancel_superseded {
             select! {
                 biased;
-                answer = run => answer,
-                () = context.until_superseded() => {
-                    self.numbers.superseded.fetch_add(1, Relaxed);
-                    return None;
-                }
+                answer = run => Some(answer),
+                () = context.until_superseded() => None,
             }
         } else {
-            run.await
+            Some(run.await)
         };
-        let result = match answer {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(self.panicked(panic)),
-            Err(_) => {
+        // What it held goes here, and may panic as the run itself may.
+        let dropped = catch_unwind(AssertUnwindSafe(|| place.set(None)));
+        let result = match (answer, dropped) {
+            (Some(Ok(Err(panic))), _) | (_, Err(panic)) => Err(self.panicked(panic)),
+            (Some(Ok(Ok(result))), Ok(())) => result,
+            (Some(Err(_)), Ok(())) => {
                 self.numbers.timeouts.fetch_add(1, Relaxed);
                 let timeout = self.settings.reconcile_timeout.unwrap_or_default();
                 Err(anyhow!("no answer within {} s: dropped", timeout.as_secs_f64()))
             }
+            (None, Ok(())) => {
+                self.numbers.superseded.fetch_add(1, Relaxed);
+                return None;
+            }
         };
-        Some(span.in_scope(|| self.conclude(item, result, begun.elapsed())))
+        let ended = Instant::now();
+        Some((span.in_scope(|| self.conclude(item, result, ended - begun)), ended))
     }
 
     fn panicked(&self, panic: Box<dyn Any + Send>) -> Error {
@@ -240,13 +250,11 @@ impl<R: Key> Work<R> {
         self.numbers.count(class, took);
         if let Err(error) = result {
             let error = format!("{error:#}");
-            let (controller, request) = (&*self.name, item.key());
+            // Whose it is, the span says.
             match class {
-                Class::Conflict => tracing::debug!(controller, ?request, attempt, error, "conflict, to be retried"),
-                Class::Terminal => {
-                    tracing::error!(controller, ?request, attempt, error, "reconciler error, not to be retried");
-                }
-                _ => tracing::error!(controller, ?request, attempt, error, "reconciler error"),
+                Class::Conflict => tracing::debug!(error, "conflict, to be retried"),
+                Class::Terminal => tracing::error!(error, "reconciler error, not to be retried"),
+                _ => tracing::error!(error, "reconciler error"),
             }
             item.set_error(error);
         }
@@ -256,9 +264,11 @@ impl<R: Key> Work<R> {
     /// Of a run, linked to the events that led to it. Costs nothing if nobody subscribes.
     fn span(&self, request: &R, context: &Context) -> Span {
         let links = self.inbox.take_links(request);
-        let span = tracing::info_span!(
+        // Of the highest level, so that it is there wherever an error is logged.
+        let span = tracing::error_span!(
             "reconcile",
             controller = &*self.name,
+            group = &*self.group,
             kind = &*self.kind,
             cluster = field::Empty,
             namespace = field::Empty,

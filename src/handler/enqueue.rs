@@ -49,9 +49,9 @@ impl<R: Key> Enqueue<R> {
     }
 
     /// For events that come from this cache, and not from the controller's.
-    pub(crate) fn of_cache(&self, cache: &Cache) -> Self {
+    pub(crate) fn of_cache(&self, cache: Option<Cache>) -> Self {
         let Shared { target, laters, .. } = &*self.shared;
-        Self::new(target.clone(), laters.clone(), Some(cache.clone()))
+        Self::new(target.clone(), laters.clone(), cache)
     }
 
     /// Until another event may be handled: when what handlers left for later is much, the source waits rather than the memory grows.
@@ -93,10 +93,11 @@ impl<R: Key> Enqueue<R> {
     }
 
     /// Add what `attempt` yields: for what waits, or may fail. It is called again with growing backoff until it succeeds, beside the events that
-    /// follow and in no order with them; a controller's start waits for the first attempts.
+    /// follow and in no order with them; a controller's start waits for the first attempts. One that gives no answer within 30 s has failed.
     ///
-    /// When thousands of events wait for their first attempt, further ones are not handled before. Of those of one object that fail eight are tried again, the first
-    /// and the last ones; the others are given up, which the watch's numbers say.
+    /// When thousands of events wait for their first attempt, further ones are not handled before; a source of your own that calls this outside of an event has to pace
+    /// itself. Of those of one object that fail eight are tried again, the first and the last ones, and of those outside of events a thousand; the others are given
+    /// up, which the watch's numbers say.
     pub fn later<I, Fut, F>(&self, attempt: F)
     where
         I: Requests<R>,
@@ -111,8 +112,9 @@ impl<R: Key> Enqueue<R> {
         });
     }
 
-    /// The cache that the events come from; the controller's if they come from none.
-    pub(super) fn cache(&self) -> Option<&Cache> {
+    /// The cache that the events come from; the controller's if they come from none. Read other kinds of the same cluster from it: see
+    /// [`map_with_cache`](super::map_with_cache).
+    pub fn cache(&self) -> Option<&Cache> {
         self.shared.cache.as_ref()
     }
 }

@@ -1,7 +1,7 @@
 //! What handlers could not do at once: attempts that wait or fail, made beside the events until they succeed.
 //!
 //! What holds: nothing is given up that was not attempted. Attempts that wait for their first turn are bounded by whoever waits for [`Laters::room`] before
-//! it calls a handler; those that failed are bounded by the number of objects. All of it is in the future that [`Laters::run`] is, and goes with it.
+//! it calls a handler; those that failed are bounded by the number of objects. None takes a turn for longer than [`LONGEST_ATTEMPT`]. All of it is in the future that [`Laters::run`] is, and goes with it.
 
 use crate::{caught::caught, object::ObjectKey};
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -9,7 +9,6 @@ use hashbrown::{HashMap, hash_map::EntryRef};
 use parking_lot::Mutex;
 use std::{
     convert::Infallible,
-    future::pending,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -20,7 +19,7 @@ use std::{
 use tokio::{
     select,
     sync::{Semaphore, mpsc, watch},
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -33,6 +32,12 @@ const FRESH: usize = 1024;
 
 /// How many failing ones of one object are tried again: the oldest, which knows what was told last, and the newest ones.
 const FAILING: usize = 8;
+
+/// The same for all that are about no object.
+const FAILING_AT_LARGE: usize = 1024;
+
+/// After this long an attempt has failed: what hangs takes nobody's turn for ever.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(30);
 
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
@@ -155,21 +160,15 @@ impl Laters {
             let Err(error) = attempted else { return };
             self.0.failures.fetch_add(1, Relaxed);
             let (object, error) = (later.about.as_ref().map(tracing::field::display), format!("{error:#}"));
-            if delay == FIRST_DELAY {
+            if place.is_none() {
                 tracing::warn!(source, object, error, "what an event is about is not known yet, and looked for again");
-                place = later.about.as_ref().map(|key| failing.enter(key, &self.0.given_up));
             } else {
                 tracing::debug!(source, object, error, "what an event is about is still not known");
             }
-            let given_up = async {
-                match &place {
-                    Some(place) => place.given_up.cancelled().await,
-                    None => pending().await,
-                }
-            };
+            let place = place.get_or_insert_with(|| failing.enter(later.about.as_ref(), &self.0.given_up));
             select! {
                 () = sleep(delay) => delay = (delay * 2).min(LONGEST_DELAY),
-                () = given_up => return,
+                () = place.given_up.cancelled() => return,
             }
         }
     }
@@ -225,33 +224,37 @@ impl Laters {
 
 impl Later {
     async fn attempt(&self) -> anyhow::Result<()> {
-        let attempt = caught(pin!(async { (self.attempt)().await })).await;
-        attempt.unwrap_or_else(|panic| Err(anyhow::anyhow!("panicked: {panic}")))
+        match timeout(LONGEST_ATTEMPT, caught(pin!(async { (self.attempt)().await }))).await {
+            Ok(Ok(attempted)) => attempted,
+            Ok(Err(panic)) => Err(anyhow::anyhow!("panicked: {panic}")),
+            Err(_) => Err(anyhow::anyhow!("no answer within {} s", LONGEST_ATTEMPT.as_secs())),
+        }
     }
 }
 
-/// The failing ones, by object: oldest first.
+/// The failing ones, by object or of none: oldest first.
 #[derive(Default)]
-struct Failing(Mutex<HashMap<ObjectKey, Vec<Arc<CancellationToken>>>>);
+struct Failing(Mutex<HashMap<Option<ObjectKey>, Vec<Arc<CancellationToken>>>>);
 
 impl Failing {
-    fn enter(&self, key: &ObjectKey, given_up: &AtomicU64) -> Place<'_> {
-        let token = Arc::new(CancellationToken::new());
+    fn enter(&self, key: Option<&ObjectKey>, given_up: &AtomicU64) -> Place<'_> {
+        let (key, token) = (key.cloned(), Arc::new(CancellationToken::new()));
+        let most = if key.is_some() { FAILING } else { FAILING_AT_LARGE };
         let mut failing = self.0.lock();
         let of_key = failing.entry(key.clone()).or_default();
         of_key.push(token.clone());
-        if of_key.len() > FAILING {
+        if of_key.len() > most {
             of_key.remove(1).cancel();
             given_up.fetch_add(1, Relaxed);
         }
-        Place { failing: self, key: key.clone(), given_up: token }
+        Place { failing: self, key, given_up: token }
     }
 }
 
 /// Of one among them, until it is over.
 struct Place<'a> {
     failing: &'a Failing,
-    key: ObjectKey,
+    key: Option<ObjectKey>,
     given_up: Arc<CancellationToken>,
 }
 

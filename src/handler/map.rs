@@ -1,8 +1,8 @@
 //! Events of what is merely referred to: a function says for whom they matter.
 
 use super::{Enqueue, Handler, Requests, Unique};
-use crate::{event::Event, object::Object, workqueue::Key};
-use std::sync::Arc;
+use crate::{cache::Cache, event::Event, object::Object, workqueue::Key};
+use std::{marker::PhantomData, sync::Arc};
 
 /// Whatever `map` says, of the old and of the new object of an update: who was referred to before is told, too. Each request once, in that order.
 ///
@@ -30,21 +30,53 @@ pub fn map<K: 'static, R: Key, I: Requests<R> + 'static, F>(map: F) -> impl Hand
 where
     F: Fn(&Object<K>) -> I + Send + Sync + 'static,
 {
-    Map(Arc::new(map))
+    Map(Arc::new(move |object: &Object<K>, _: Option<&Cache>| map(object)), PhantomData)
 }
 
-struct Map<F>(Arc<F>);
+/// [`map`] for a function that looks at other kinds, in the cache that the event comes from: of two clusters it is the right one.
+///
+/// Who is reconciled may be read so; what is not declared yet is, and held while the answer is looked for only, so that it is better declared before. Until the informer
+/// has listed, the read fails, and the event is looked at again.
+///
+/// ```
+/// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+/// use steersman::{handler, prelude::*, reconcile::{Request, Result}};
+///
+/// /// Every deployment in the namespace of a config map.
+/// fn neighbours(map: &Object<ConfigMap>, cache: &Cache) -> Result<Vec<Request>> {
+///     let deployments = cache.informer::<Deployment>()?.list(&Query::default().namespace(map.namespace()))?;
+///     Ok(deployments.iter().map(|deployment| ObjectKey::of(&**deployment)).collect())
+/// }
+///
+/// # fn example(manager: &steersman::manager::ManagerHandle) {
+/// let builder = manager.controller("website").for_::<Deployment>();
+/// let builder = builder.watches::<ConfigMap>(handler::map_with_cache(neighbours));
+/// # }
+/// ```
+pub fn map_with_cache<K: 'static, R: Key, I: Requests<R> + 'static, F>(map: F) -> impl Handler<K, R> + use<K, R, I, F>
+where
+    F: Fn(&Object<K>, &Cache) -> I + Send + Sync + 'static,
+{
+    let map = move |object: &Object<K>, cache: Option<&Cache>| match cache {
+        Some(cache) => Ok(map(object, cache)),
+        None => Err(anyhow::anyhow!("there is no cache to look into: use `handler::map`, or give the controller one")),
+    };
+    Map(Arc::new(map), PhantomData)
+}
 
-impl<K: 'static, R: Key, I: Requests<R> + 'static, F: Fn(&Object<K>) -> I + Send + Sync + 'static> Handler<K, R>
-    for Map<F>
+struct Map<K, F>(Arc<F>, PhantomData<fn(K)>);
+
+impl<K: 'static, R: Key, I: Requests<R> + 'static, F> Handler<K, R> for Map<K, F>
+where
+    F: Fn(&Object<K>, Option<&Cache>) -> I + Send + Sync + 'static,
 {
     fn handle(&self, event: &Event<K>, queue: &Enqueue<R>) {
         let mut requests = Unique::default();
         for object in event.old().into_iter().chain([event.object()]) {
-            if self.0(object).each(&mut |request| requests.add(request)).is_err() {
+            if self.0(object, queue.cache()).each(&mut |request| requests.add(request)).is_err() {
                 // Where it fails again, it is said.
-                let (map, object) = (self.0.clone(), object.clone());
-                queue.later(move || std::future::ready(map(&object)));
+                let (map, object, cache) = (self.0.clone(), object.clone(), queue.cache().cloned());
+                queue.later(move || std::future::ready(map(&object, cache.as_ref())));
             }
         }
         requests.into_iter().for_each(|request| queue.add(request));

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`object`] | the kind that is reconciled |
 //! | [`owner`], [`owner_of`] | what it has made, and owns |
-//! | [`map`] | what it refers to, by a function; [`map_async`] if that has to wait |
+//! | [`map`] | what it refers to, by a function; [`map_with_cache`] if that looks at other kinds, [`map_async`] if it has to wait |
 //! | [`Funcs`], [`from_fn`] | everything else; what waits or may fail goes to [`Enqueue::later`] |
 //! | [`wrap`], [`in_cluster`] | any of them in a controller whose requests are of another type |
 //!
@@ -49,7 +49,7 @@ pub(crate) use self::{
 pub use self::{
     enqueue::Enqueue,
     funcs::{Funcs, from_fn},
-    map::{map, map_async},
+    map::{map, map_async, map_with_cache},
     owner::{Owner, owner, owner_of},
     wrap::{in_cluster, wrap},
 };

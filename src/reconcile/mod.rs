@@ -11,6 +11,8 @@
 //! | `Ok(Outcome::done())` | nothing until an event; failed attempts are forgotten |
 //! | `Ok(Outcome::requeue_after(d))` | once more after `d`, or sooner if an event comes; failed attempts are forgotten |
 //! | `Ok(Outcome::requeue())` | once more with growing backoff |
+//! | `Ok(Outcome::requeue_not_before(d))` | the same, and not before `d` |
+//! | `Ok(Outcome::retry_after(d))` | once more after `d`, which counts as an attempt that failed |
 //! | an error | once more with growing backoff, at least as long as the server's `Retry-After` in it says; [`Options::on_error`] may decide otherwise |
 //! | an error that is a conflict | the same, but it is logged for debugging only, and counted apart |
 //! | [`Failure::terminal`] | nothing until an event; failed attempts are forgotten |

@@ -4,6 +4,7 @@ use super::context::{End, Status, Watching};
 use crate::cache::CacheError;
 use std::{
     fmt,
+    ops::AddAssign,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -132,6 +133,17 @@ pub struct WatchStats {
     pub failures: u64,
     /// What is not attempted any more, because too much of one object failed.
     pub given_up: u64,
+}
+
+impl AddAssign for WatchStats {
+    fn add_assign(&mut self, other: Self) {
+        let Self { events, dropped, panics, failures, given_up } = other;
+        self.events += events;
+        self.dropped += dropped;
+        self.panics += panics;
+        self.failures += failures;
+        self.given_up += given_up;
+    }
 }
 
 /// Why there is no watch, or none that works.

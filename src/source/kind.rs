@@ -135,7 +135,7 @@ impl<K: KubeObject, R: Key> Source<R> for Kind<K, R> {
             Some(bound) => bound,
             None => self.declare(cx.cache())?,
         };
-        let delivery = self.route.open(&informer.gvk().kind, queue.of_cache(&cache), cx.clone());
+        let delivery = self.route.open(&informer.gvk().kind, queue.of_cache(Some(cache)), cx.clone());
         tell(informer, delivery, &cx).await
     }
 }

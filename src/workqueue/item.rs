@@ -39,6 +39,8 @@ struct Held<K> {
     priority: Priority,
     attempts: u32,
     waited: u64,
+    /// When it was handed out.
+    began: u64,
 }
 
 impl<K: Key> Held<K> {
@@ -52,6 +54,7 @@ impl<K: Key> Held<K> {
             priority: Priority(slot.priority),
             attempts: slot.attempts,
             waited: now.saturating_sub(slot.ready_at),
+            began: now,
         }
     }
 }
@@ -69,7 +72,7 @@ impl<K: Key> Held<K> {
         let slot = &slots[at];
         (self.slot, self.run, self.attempts) = (at, slot.place, slot.attempts);
         self.priority = Priority(slot.priority);
-        self.waited = now.saturating_sub(slot.ready_at);
+        (self.waited, self.began) = (now.saturating_sub(slot.ready_at), now);
         std::mem::replace(&mut self.key, slot.key.clone().expect("a slot in use has a key"))
     }
 }
@@ -98,6 +101,11 @@ impl<K: Key> Item<K> {
     /// How long it was ready before this worker got it.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.held.waited)
+    }
+
+    /// When this worker got it: the clock was read then.
+    pub(crate) fn began(&self) -> Instant {
+        self.queue.0.instant(self.held.began).expect("it was read from the clock")
     }
 
     /// Why it runs: the last reasons it was added with, oldest first.
@@ -144,7 +152,7 @@ impl<K: Key> Item<K> {
         let end = self.end(outcome);
         let asleep = poll_fn(|cx| match coop::poll_proceed(cx) {
             Poll::Ready(progress) => {
-                let asleep = self.finish_and_take(end, outcome.priority, Some(cx.waker()));
+                let asleep = self.finish_and_take(end, outcome.priority, self.queue.0.now(), Some(cx.waker()));
                 if !self.finished {
                     progress.made_progress();
                 }
@@ -166,9 +174,14 @@ impl<K: Key> Item<K> {
     }
 
     /// [`Self::finish`] and [`WorkQueue::try_get`] under one lock.
-    pub fn finish_and_try_get(mut self, outcome: Outcome) -> Option<Self> {
-        let end = self.end(outcome);
-        self.finish_and_take(end, outcome.priority, None);
+    pub fn finish_and_try_get(self, outcome: Outcome) -> Option<Self> {
+        self.finish_and_try_get_at(outcome, Instant::now())
+    }
+
+    /// The same for somebody who has just read the clock.
+    pub(crate) fn finish_and_try_get_at(mut self, outcome: Outcome, now: Instant) -> Option<Self> {
+        let (end, now) = (self.end(outcome), self.queue.0.since_epoch(now));
+        self.finish_and_take(end, outcome.priority, now, None);
         if self.finished { None } else { Some(self) }
     }
 
@@ -215,10 +228,15 @@ impl<K: Key> Item<K> {
     }
 
     /// Finish, and become the next key if there is one. If there is none and will be one, and a waker is given, fall asleep.
-    fn finish_and_take(&mut self, end: End, priority: Option<Priority>, waker: Option<&Waker>) -> Option<Asleep> {
+    fn finish_and_take(
+        &mut self,
+        end: End,
+        priority: Option<Priority>,
+        now: u64,
+        waker: Option<&Waker>,
+    ) -> Option<Asleep> {
         let Self { queue: WorkQueue(queue), held, error, finished } = self;
         *finished = true;
-        let now = queue.now();
         let mut asleep = None;
         let (mut done, mut old) = (None, None); // Keys, to be dropped without the lock.
         queue.change(|state, wakes| {

@@ -93,7 +93,7 @@ impl<K> Shared<K> {
         self.since_epoch(Instant::now())
     }
 
-    fn since_epoch(&self, at: Instant) -> u64 {
+    pub(super) fn since_epoch(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.epoch);
         since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
     }

@@ -432,3 +432,38 @@ async fn no_task_ends_later() {
     sleep(Duration::from_secs(10)).await;
     assert_eq!(now, alive());
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_is_held_back_takes_no_place_of_its_group() -> anyhow::Result<()> {
+    let (world, _gate) = late(&Embedded::start()?, LAG).await?;
+    for name in ["one", "two"] {
+        world.client.create(&world.map(name, "")).await?;
+    }
+    let (client, did) = (world.client.clone(), Log::new());
+    let (reconciler, _runs) = recording({
+        let did = did.clone();
+        move |request: Request, _| {
+            let (client, did) = (client.clone(), did.clone());
+            async move {
+                let seen = number(&client, &request).await?;
+                did.add(format!("{} {seen}", request.name()));
+                set_number(&client, &request, seen + 1).await?;
+                Ok(if seen == 0 { Outcome::requeue_after(PACE) } else { Outcome::done() })
+            }
+        }
+    });
+    let builder = Controller::builder("grouped").cache(&world.cache).for_::<ConfigMap>();
+    let builder = builder.max_concurrent(2).max_per_group(1, |_: &Request| ());
+    let begun = Instant::now();
+    let grouped = Started::new(builder.build(reconciler))?;
+    until(|| did.len() >= 4).await;
+    assert!(
+        begun.elapsed() < LAG * 3,
+        "the second does not wait for what the first has written: {:?}",
+        begun.elapsed()
+    );
+    let (first, again) = did.take().into_iter().take(4).partition::<Vec<_>, _>(|line| line.ends_with(" 0"));
+    assert_eq!((first.len(), again.len()), (2, 2), "{first:?}, then {again:?}");
+    grouped.stop().await?;
+    world.stop().await
+}

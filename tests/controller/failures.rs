@@ -128,7 +128,8 @@ async fn a_conflict_is_counted_apart_retried_by_the_limiter_and_logged_for_debug
         assert!(loud.is_empty(), "{name}: {loud:?}");
         let quiet = log.events().into_iter().find(|event| event.message() == "conflict, to be retried");
         let quiet = quiet.unwrap_or_else(|| panic!("{name}: it is logged"));
-        assert_eq!((quiet.level, quiet.fields.0["controller"].as_str()), (Level::DEBUG, "test"));
+        let span = &log.spans("reconcile")[0].1.fields.0;
+        assert_eq!((quiet.level, span["controller"].as_str()), (Level::DEBUG, "test"));
         assert!(quiet.fields.0["error"].contains("the object has been modified"), "{name}: {quiet:?}");
         rig.end().await;
     }
@@ -153,11 +154,14 @@ async fn errors_are_logged_as_errors_with_the_request_and_the_attempt() {
     rig.queue().add("a");
     pass(secs(1)).await;
     let errors: Vec<_> = log.events().into_iter().filter(|event| event.level == Level::ERROR).collect();
+    let spans = log.spans("reconcile");
+    assert_eq!(spans[0].1.level(), Level::ERROR, "no filter that lets the error pass hides whose it is");
     let text: Vec<_> = errors
         .iter()
         .map(|event| {
-            let field = |name| event.fields.0.get(name).map_or("", String::as_str);
-            [event.message(), field("controller"), field("request"), field("attempt"), field("error")].join("|")
+            let span = &spans[event.span.expect("it is within the run's")].1.fields.0;
+            [event.message(), &span["controller"], &span["request"], &span["attempt"], &event.fields.0["error"]]
+                .join("|")
         })
         .collect();
     assert_eq!(

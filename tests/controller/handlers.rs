@@ -3,7 +3,7 @@
 use super::support::{Running, ready, running, until};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
-    core::v1::{ConfigMap, Node, Pod},
+    core::v1::{ConfigMap, Node, Pod, ServiceAccount},
 };
 use kube_client::{Api, api::PostParams};
 use kube_core::GroupVersionKind;
@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use steersman::{
     event::Event,
-    handler::{Enqueue, Funcs, Handler, in_cluster, map, map_async, object, owner, owner_of, requests, wrap},
+    handler::{
+        Enqueue, Funcs, Handler, in_cluster, map, map_async, map_with_cache, object, owner, owner_of, requests, wrap,
+    },
     object::AnyKind,
     prelude::*,
     reconcile::{ClusterRequest, Request},
@@ -227,6 +229,61 @@ steersman::env_test! {
         cache.stop().await;
         Ok(())
     }
+
+    async fn a_mapping_reads_other_kinds_from_the_cache_that_the_event_is_from(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("handlers").await?;
+        make_owned(&env, &namespace, "one", "any.example.com").await?;
+        let cache = running(env.client()?, &namespace);
+        let queue = WorkQueue::default();
+        let maps = |account: &Object<ServiceAccount>, cache: &Cache| {
+            let maps = cache.informer::<ConfigMap>()?.list(&Query::default().namespace(account.namespace()))?;
+            anyhow::Ok(maps.iter().map(|map| ObjectKey::of(&**map)).collect::<Vec<_>>())
+        };
+        // Where there is nothing yet to read from, the event is looked at again.
+        let watch = Kind::with_cache(&cache, Select::<ServiceAccount>::new(), map_with_cache(maps)).start(&queue)?;
+        let account = serde_json::from_value(json!({"metadata": {"name": "somebody"}}))?;
+        Api::<ServiceAccount>::namespaced(env.client()?, &namespace).create(&PostParams::default(), &account).await?;
+        let held = cache.informer::<ConfigMap>()?;
+        until(|| ready(&queue).contains(&Request::new(&namespace, "one"))).await;
+        watch.stop().await;
+        drop(held);
+        cache.stop().await;
+        Ok(())
+    }
+}
+
+/// Its events are of another cluster than the controller's cache: that one knows the owner's kind.
+#[tokio::test]
+async fn an_informer_that_somebody_holds_is_asked_where_it_is_from() -> anyhow::Result<()> {
+    let (here, there) = (Env::embedded()?, Env::embedded()?);
+    let group = "there.handlers.example.com";
+    there.install([definition(group, "Cluster")]).await?;
+    let (cache, other) = (running(here.client()?, "default"), running(there.client()?, "default"));
+    let informer = other.informer::<ConfigMap>()?;
+    let owners = owner_of(GroupVersionKind::gvk(group, "v1", "Owner"));
+    let (controller, task) = Controller::builder("test")
+        .cache(&cache)
+        .watches_source(steersman::source::informer(&informer, owners))
+        .build(reconcile::from_fn(async |_: Request, _| Ok(Outcome::done())))?;
+    let running = tokio::spawn(task.run_until(std::future::pending()));
+    informer.await_synced().await?;
+    // Its owner is not there, so that it is soon deleted: its creation is an event all the same.
+    make_owned(&there, "default", "one", group).await?;
+    until(|| controller.stats().success > 0).await;
+    controller.stop().await;
+    running.await??;
+    other.stop().await;
+    cache.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_mapping_that_wants_a_cache_where_there_is_none_is_told_so() {
+    let nobody = |_: &Object<Pod>, _: &Cache| Some(key("nobody"));
+    let asked = tokio::spawn(async move { requests(&map_with_cache(nobody), Event::create(Pod::default())).await });
+    let panic = asked.await.expect_err("there is none").into_panic();
+    let words = panic.downcast_ref::<String>().expect("words");
+    assert!(words.contains("no cache") && words.contains("handler::map"), "{words}");
 }
 
 /// What does not compile otherwise: closures whose arguments are known by what they are given to.

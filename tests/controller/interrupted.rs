@@ -2,6 +2,7 @@
 
 use crate::rig::{Name, Rig, Script, builder, by_hand, ms, pass, secs, settle};
 use std::{
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -168,4 +169,43 @@ async fn without_a_timeout_or_with_an_endless_one_a_run_may_take_for_ever() {
         run.done();
         rig.end().await;
     }
+}
+
+/// Panics when it is dropped.
+struct Mine;
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        panic!("stepped on");
+    }
+}
+
+/// A reconciler whose first run hangs, and takes a mine along.
+fn with_a_mine() -> impl Reconciler<Name> {
+    reconcile::from_fn(|_, cx: Context| async move {
+        if cx.attempt() == 1 && cx.reasons().is_empty() {
+            let _mine = Mine;
+            pending::<()>().await;
+        }
+        Ok(Outcome::done())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_what_a_dropped_run_held_is_a_panic_of_the_run() {
+    let rig = Rig::run(builder().options(at_most(secs(1))), with_a_mine());
+    rig.queue().add("a");
+    pass(secs(2)).await;
+    let stats = rig.stats();
+    assert_eq!((stats.panics, stats.errors, stats.success, stats.timeouts), (1, 1, 1, 0));
+    rig.end().await;
+
+    let options = Options { cancel_superseded: Some(true), ..Options::default() };
+    let rig = Rig::run(builder().options(options), with_a_mine());
+    rig.queue().add("a");
+    settle().await;
+    rig.queue().add_with("a", Add { reason: Some("news".into()), ..Add::default() });
+    pass(secs(2)).await;
+    assert_eq!((rig.stats().panics, rig.stats().success), (1, 1));
+    rig.end().await;
 }

@@ -1,12 +1,17 @@
 //! What is logged: a subscriber for one thread that keeps everything.
 
 use parking_lot::Mutex;
-use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Once},
+};
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span,
-    subscriber::DefaultGuard,
+    subscriber::{DefaultGuard, Interest},
 };
 use tracing_core::span::Current;
 
@@ -38,6 +43,12 @@ pub(crate) struct Logged {
     pub(crate) span: Option<usize>,
 }
 
+impl Span {
+    pub(crate) fn level(&self) -> Level {
+        *self.metadata.level()
+    }
+}
+
 impl Logged {
     pub(crate) fn message(&self) -> &str {
         &self.fields.0["message"]
@@ -65,6 +76,9 @@ thread_local! {
 impl Log {
     /// Keep what this thread logs while the guard lives.
     pub(crate) fn here() -> (Self, DefaultGuard) {
+        // What is logged for the first time on a thread without a subscriber, while another one gets one, would be taken for unwanted by all. Not if all have one.
+        static EVERYWHERE: Once = Once::new();
+        EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Deaf).expect("there is no other"));
         let log = Self::default();
         INSIDE.take();
         (log.clone(), tracing::subscriber::set_default(log))
@@ -84,6 +98,29 @@ impl Log {
     pub(crate) fn open(&self) -> Vec<&'static str> {
         self.0.lock().spans.iter().filter(|span| span.handles > 0).map(|span| span.name).collect()
     }
+}
+
+/// Takes nothing, and does not say so in advance.
+struct Deaf;
+
+impl Subscriber for Deaf {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
 }
 
 fn number(id: &span::Id) -> usize {

@@ -7,7 +7,9 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::collections::BTreeSet;
 use steersman::{
     controller::{ControllerMetrics, Options},
-    object::Object,
+    event::Event,
+    handler::Enqueue,
+    object::{AnyKind, Object},
     prelude::*,
     source::Channel,
 };
@@ -240,5 +242,29 @@ async fn a_report_is_json() {
     assert_eq!((&report["name"], &report["max_concurrent"]), (&"test".into(), &1.into()));
     assert_eq!((&report["stats"]["errors"], &report["queue"]["delayed"]), (&1.into(), &1.into()));
     assert_eq!((&report["watches"][0]["name"], &report["watches"][0]["state"]), (&"ticker".into(), &"synced".into()));
+    rig.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_numbers_of_a_source_do_not_fall_when_one_of_two_watches_of_its_name_stops() {
+    let page = Page::new();
+    let rig = Rig::run(page.builder(), Script::new());
+    let (one, two) = (Channel::<AnyKind>::new(8), Channel::<AnyKind>::new(8));
+    let told = || handler::from_fn(|_: &Event<AnyKind>, queue: &Enqueue<Name>| queue.add("a"));
+    let first = rig.watch(one.source(told())).expect("it is watched");
+    let second = rig.watch(two.source(told())).expect("it is watched");
+    for channel in [&one, &one, &two] {
+        channel.send(Object::named(ObjectKey::new("shop", "web")));
+    }
+    settle().await;
+    let series = format!(r#"steersman_source_events_total{{controller="test",source="{}"}}"#, first.name());
+    page.assert(&[(&series, 3.0)]);
+    first.stop().await;
+    page.assert(&[(&series, 3.0)]);
+    let third = rig.watch(one.source(told())).expect("it is watched");
+    second.stop().await;
+    page.assert(&[(&series, 3.0)]);
+    third.stop().await;
+    assert!(!page.text().contains("steersman_source_events_total{"), "with the last one the series is gone");
     rig.end().await;
 }

@@ -33,6 +33,7 @@ async fn each_run_is_a_span_that_says_what_it_is() {
     let expected = [
         ("attempt", "1"),
         ("controller", "test"),
+        ("group", ""),
         ("kind", ""),
         ("name", "web"),
         ("namespace", "shop"),

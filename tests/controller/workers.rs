@@ -251,6 +251,35 @@ async fn of_those_that_wait_for_their_group_the_highest_priority_is_first() {
     rig.end().await;
 }
 
+/// Others that matter more come again and again.
+async fn turns_until_the_humble_one(share: u32) -> Option<usize> {
+    let (reconciler, mut runs) = by_hand();
+    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, letter).share(share), reconciler);
+    rig.queue().add("a0");
+    let mut run = runs.next().await;
+    rig.queue().add_with("a-humble", Add { priority: Some(Priority::LOW), ..Add::default() });
+    let high = Add { priority: Some(Priority::HIGH), ..Add::default() };
+    let mut turn = 0;
+    while run.request != "a-humble" && turn < 100 {
+        turn += 1;
+        rig.queue().add_with(if turn % 2 == 0 { "a1" } else { "a2" }, high.clone());
+        settle().await;
+        run.done();
+        run = runs.next().await;
+    }
+    let found = (run.request == "a-humble").then_some(turn);
+    run.done();
+    drop(runs);
+    rig.end().await;
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_its_group_is_not_passed_over_for_ever() {
+    assert_eq!(turns_until_the_humble_one(4).await, Some(4), "one turn in four is of who waits longest");
+    assert_eq!(turns_until_the_humble_one(0).await, None, "unless the order is strict");
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_its_group_keeps_its_priority_and_its_reasons() {
     let (reconciler, mut runs) = by_hand();
