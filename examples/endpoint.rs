@@ -127,6 +127,7 @@ fn users(by_workspace: Index<ControlPlane, String>) -> impl Fn(&Object<DynamicOb
 }
 
 /// Asynchronous and fallible only to show that it may be.
+#[expect(clippy::unused_async, reason = "see above")]
 async fn planes_near(planes: Informer<ControlPlane>, secret: Object<Metadata<Secret>>) -> Result<Vec<Request>> {
     let planes = planes.list(&Query::default().namespace(secret.namespace())).context("listing control planes")?;
     Ok(planes.iter().map(|plane| ObjectKey::of(&**plane)).collect())

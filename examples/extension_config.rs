@@ -86,6 +86,7 @@ struct Registry {
 impl Registry {
     /// Stands for a call of the extension.
     async fn discover(&self, config: &ExtensionConfig) -> Result<()> {
+        tokio::task::yield_now().await;
         self.names.lock().insert(config.metadata.name.clone().unwrap_or_default());
         Ok(())
     }

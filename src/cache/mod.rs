@@ -82,7 +82,7 @@ mod store;
 mod synced;
 mod tend;
 
-pub(crate) use self::{asked::Asked, life::Need};
+pub(crate) use self::asked::Asked;
 pub use self::{
     error::CacheError,
     events::{Events, Notice},

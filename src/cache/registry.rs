@@ -85,11 +85,7 @@ impl Cache {
     ///
     /// The same kind and scope is the same informer. Who asks for a form that it cannot serve gets an error; one that is compact serves all.
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
-        self.informer_if(select, Need::Must)
-    }
-
-    /// [`Self::informer_of`] for somebody who may do without it.
-    pub(crate) fn informer_if<K: KubeObject>(&self, select: Select<K>, need: Need) -> Result<Informer<K>, CacheError> {
+        let need = if select.said().optional { Need::May } else { Need::Must };
         let plan = Plan::new(select.said(), &self.0.options)?;
         self.0.declare(&mut self.0.state.lock(), select.said(), plan, need)
     }

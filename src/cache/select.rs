@@ -46,6 +46,7 @@ pub(super) struct Said {
     pub(super) managed_fields: bool,
     pub(super) resync: Option<Duration>,
     pub(super) transform: Option<Transform>,
+    pub(super) optional: bool,
 }
 
 impl Said {
@@ -175,6 +176,17 @@ impl<K: KubeObject> Select<K> {
         self
     }
 
+    /// Nobody waits for it when a manager or a controller starts: for a kind that may be installed later, or that it may not read. It is of this declaration: others
+    /// of the same informer may need it.
+    pub fn optional(mut self) -> Self {
+        self.said.optional = true;
+        self
+    }
+
+    pub(crate) fn is_optional(&self) -> bool {
+        self.said.optional
+    }
+
     /// Change objects before they are stored, mostly to drop what nobody reads.
     ///
     /// It sees each object once for each of its versions, and must do the same to the same one. Name, namespace, uid, resource version, the time of
@@ -220,6 +232,7 @@ impl<K: KubeObject> Select<K> {
             managed_fields: false,
             resync: None,
             transform: None,
+            optional: false,
         };
         Self { said, kind: PhantomData }
     }

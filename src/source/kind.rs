@@ -2,7 +2,7 @@
 
 use super::{SelfContained, Source, SourceContext, WatchError, deliver::Route, informed::tell};
 use crate::{
-    cache::{Cache, Informer, Need, Select},
+    cache::{Cache, Informer, Select},
     handler::{Enqueue, Handler},
     object::{AnyKind, KubeObject},
     predicate::Predicate,
@@ -25,7 +25,6 @@ use std::{fmt, sync::Arc};
 pub struct Watch<K> {
     select: Select<K>,
     filters: Vec<Box<dyn Predicate<K>>>,
-    optional: bool,
 }
 
 impl<K: KubeObject> Watch<K> {
@@ -35,9 +34,9 @@ impl<K: KubeObject> Watch<K> {
         self
     }
 
-    /// A controller's start does not wait for it: for a kind that may be installed later, or that it may not read.
+    /// See [`Select::optional`].
     pub fn optional(self) -> Self {
-        Self { optional: true, ..self }
+        Self { select: self.select.optional(), ..self }
     }
 }
 
@@ -49,7 +48,7 @@ impl<K> Watch<K> {
 
 impl<K> From<Select<K>> for Watch<K> {
     fn from(select: Select<K>) -> Self {
-        Self { select, filters: Vec::new(), optional: false }
+        Self { select, filters: Vec::new() }
     }
 }
 
@@ -59,20 +58,11 @@ impl<K: KubeObject> Select<K> {
     pub fn filter(self, predicate: impl Predicate<K>) -> Watch<K> {
         Watch::from(self).filter(predicate)
     }
-
-    /// See [`Watch::optional`].
-    pub fn optional(self) -> Watch<K> {
-        Watch::from(self).optional()
-    }
 }
 
 impl<K> fmt::Debug for Watch<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
-            .field("select", &self.select)
-            .field("filters", &self.filters.len())
-            .field("optional", &self.optional)
-            .finish()
+        f.debug_struct("Watch").field("select", &self.select).field("filters", &self.filters.len()).finish()
     }
 }
 
@@ -82,7 +72,6 @@ impl<K> fmt::Debug for Watch<K> {
 pub struct Kind<K, R> {
     select: Select<K>,
     route: Route<K, R>,
-    optional: bool,
     /// Once it is bound.
     bound: Option<(Cache, Informer<K>)>,
 }
@@ -90,8 +79,8 @@ pub struct Kind<K, R> {
 impl<K: KubeObject, R: Key> Kind<K, R> {
     /// What of which kind, and what becomes of its events.
     pub fn new(watch: impl Into<Watch<K>>, handler: impl Handler<K, R>) -> Self {
-        let Watch { select, filters, optional } = watch.into();
-        Self { select, route: Route { filters, ..Route::to(handler) }, optional, bound: None }
+        let Watch { select, filters } = watch.into();
+        Self { select, route: Route { filters, ..Route::to(handler) }, bound: None }
     }
 
     /// From this cache and no other, whatever controller runs it, or none.
@@ -101,8 +90,7 @@ impl<K: KubeObject, R: Key> Kind<K, R> {
 
     fn declare(&self, cache: Option<&Cache>) -> Result<(Cache, Informer<K>), WatchError> {
         let cache = cache.ok_or_else(|| WatchError::NoCache { source_name: self.name() })?;
-        let need = if self.optional { Need::May } else { Need::Must };
-        match cache.informer_if(self.select.clone(), need) {
+        match cache.informer_of(self.select.clone()) {
             Ok(informer) => Ok((cache.clone(), informer)),
             Err(error) => Err(WatchError::Cache { source_name: self.name(), error: Arc::new(error) }),
         }
@@ -127,7 +115,7 @@ impl<K: KubeObject, R: Key> Source<R> for Kind<K, R> {
     }
 
     fn is_optional(&self) -> bool {
-        self.optional
+        self.select.is_optional()
     }
 
     async fn run(mut self, queue: Enqueue<R>, cx: SourceContext) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! | use | for | a controller's start waits |
 //! |---|---|---|
-//! | [`Kind`] | objects in the cluster, from the controller's cache; a [`Watch`] says which of their events count | until all that is there was handled, unless it is [`optional`](Watch::optional) |
+//! | [`Kind`] | objects in the cluster, from the controller's cache; a [`Watch`] says which of their events count | until all that is there was handled, unless it is [`optional`](crate::cache::Select::optional) |
 //! | [`Kind::with_cache`] | the same from a cache of your own: another cluster, or no controller at all | the same |
 //! | [`informer()`] | an [`Informer`](crate::cache::Informer) that you hold | no |
 //! | [`Channel`] | news from outside the cluster, such as webhooks | no |

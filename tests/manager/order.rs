@@ -131,6 +131,7 @@ async fn a_kind_that_cannot_be_had_holds_up_who_needs_it_and_nobody_else() -> an
     }
     let manager = builder(&server).build()?;
     let optional = Select::<Secret>::new().optional();
+    let _held = manager.cache().informer_of(optional.clone())?;
     manager.controller("a").for_::<ConfigMap>().watches_with(optional, handler::object()).reconcile(nothing())?;
     let handle = manager.handle();
     let running = Running::new(manager);
