@@ -90,7 +90,7 @@ impl Reconciler for ClusterReconciler {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+pub(crate) async fn main() -> anyhow::Result<()> {
     let server = Env::embedded()?;
     server.install([Cluster::crd()]).await?;
     let cache = Cache::new(server.client()?, CacheOptions::default())?;

@@ -78,7 +78,7 @@ impl Member {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+pub(crate) async fn main() -> anyhow::Result<()> {
     let clusters = Clusters::default();
     let (seen, mut reconciled) = mpsc::unbounded_channel();
     let (fleet, task) = Controller::builder("fleet").build(Fleet { clusters: clusters.clone(), seen })?;

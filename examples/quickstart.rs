@@ -63,7 +63,7 @@ fn websites_using(config: &Object<ConfigMap>) -> Option<Request> {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+pub(crate) async fn main() -> anyhow::Result<()> {
     let server = Env::embedded()?;
     server.install([Website::crd()]).await?;
     let cache = Cache::new(server.client()?, CacheOptions::default())?;

@@ -12,7 +12,7 @@ use steersman::{
 use tokio::sync::mpsc;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+pub(crate) async fn main() -> anyhow::Result<()> {
     let server = Env::embedded()?;
     let cache = Cache::new(server.client()?, CacheOptions::default())?;
     let client = Client::new(server.client()?)?.with_cache(cache.clone()).namespace("default");

@@ -211,7 +211,7 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
     /// At most `n` at once among requests of one group: of a namespace, or of a tenant. Others wait without taking a worker; of those the highest priority is first.
     ///
     /// `group` must say the same of the same request each time.
-    pub fn max_per_group<G: Hash + Eq + Send + 'static>(
+    pub fn max_per_group<G: Hash + Eq + Send + Sync + 'static>(
         mut self,
         n: usize,
         group: impl Fn(&R) -> G + Send + Sync + 'static,
@@ -248,6 +248,13 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         let settings = Settings::from(defaults.under(options, gvk.as_ref()));
         if settings.max_concurrent == 0 {
             return Err(BuildError::NoWorkers(name));
+        }
+        for (option, time) in
+            [("reconcile_timeout", settings.reconcile_timeout), ("sync_timeout", Some(settings.sync_timeout))]
+        {
+            if time.is_some_and(|time| time.is_zero()) {
+                return Err(BuildError::NoTime { name, option });
+            }
         }
         if groups.as_ref().is_some_and(|(n, _)| *n == 0) {
             return Err(BuildError::EmptyGroups(name));
@@ -335,6 +342,14 @@ pub enum BuildError {
     /// Nothing would ever run.
     #[error("controller {0}: max_per_group is 0: set at least 1")]
     EmptyGroups(String),
+    /// Nothing would ever succeed.
+    #[error("controller {name}: {option} is 0: set a time, or leave it out")]
+    NoTime {
+        /// The controller's.
+        name: String,
+        /// Which one.
+        option: &'static str,
+    },
     /// One of its sources cannot be watched.
     #[error(transparent)]
     Watch(#[from] WatchError),

@@ -6,7 +6,7 @@ use crate::{
     object::{DecodeError, ObjectKey},
 };
 use kube_core::{Status, response::reason};
-use std::time::Duration;
+use std::{fmt, ops::Deref, time::Duration};
 
 /// What a call of the client gives.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -23,7 +23,7 @@ pub enum Error {
     Cache(#[from] CacheError),
     /// The server has refused it, in its own words.
     #[error("{}", .0.message)]
-    Refused(Box<Status>),
+    Refused(#[source] Refusal),
     /// There was no answer, or no client could be made.
     #[error("the server cannot be asked: {0}: look at the address and the credentials of the connection, or try again")]
     Connection(#[source] kube_client::Error),
@@ -162,6 +162,29 @@ pub enum Error {
     },
 }
 
+/// What the server has said: its [`Status`]. As the source of an error it is the reason alone; the words are the error's own.
+#[derive(Clone, Debug)]
+pub struct Refusal(Box<Status>);
+
+impl Deref for Refusal {
+    type Target = Status;
+
+    fn deref(&self) -> &Status {
+        &self.0
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason.as_str() {
+            "" => write!(f, "status {}", self.code),
+            reason => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 impl Error {
     /// There is no such object. A kind that does not exist is [`NoSuchKind`](Self::NoSuchKind), which is another matter.
     pub fn is_not_found(&self) -> bool {
@@ -196,14 +219,18 @@ impl Error {
 
     /// The server's own words, if it has refused.
     pub fn status(&self) -> Option<&Status> {
-        if let Self::Refused(status) = self { Some(status) } else { None }
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            Self::Mutate(error) => error.downcast_ref::<Self>()?.status(),
+            _ => None,
+        }
     }
 }
 
 /// What a test lets the server say.
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
-        Self::Refused(Box::new(status))
+        Self::Refused(Refusal(Box::new(status)))
     }
 }
 
@@ -211,7 +238,7 @@ impl From<Status> for Error {
 impl From<kube_client::Error> for Error {
     fn from(error: kube_client::Error) -> Self {
         match error {
-            kube_client::Error::Api(status) => Self::Refused(status),
+            kube_client::Error::Api(status) => Self::Refused(Refusal(status)),
             other => Self::Connection(other),
         }
     }

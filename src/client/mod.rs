@@ -66,7 +66,7 @@ pub use self::{
     consistency::Consistency,
     discovery::Discovered,
     dynamic::Dynamic,
-    error::{BoxError, Error, IgnoreNotFound, Result},
+    error::{BoxError, Error, IgnoreNotFound, Refusal, Result},
     finalizer::{Deletion, Finalize, add_finalizer, has_finalizer, remove_finalizer},
     intercept::{Call, Interceptor, Verb},
     link::ClientMetrics,

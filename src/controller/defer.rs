@@ -15,6 +15,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 use tokio::{task::JoinSet, time::Instant};
+use tracing::{Instrument, Span};
 
 pub(super) struct Deferrals<R> {
     held: Mutex<HashMap<R, Token>>,
@@ -40,7 +41,13 @@ impl<R> Default for Deferrals<R> {
 
 impl<R: Key> Deferrals<R> {
     /// Hold a request back until these caches show what was written under the token. To be called before its run ends.
-    pub(super) fn hold(self: &Arc<Self>, queue: &WorkQueue<R>, request: &R, token: Token, caches: Vec<Cache>) {
+    pub(super) fn hold(
+        self: &Arc<Self>,
+        queue: &WorkQueue<R>,
+        request: &R,
+        (token, caches): (Token, Vec<Cache>),
+        span: Span,
+    ) {
         let mut held = self.held.lock();
         held.insert(request.clone(), token.clone());
         self.many.store(held.len(), Relaxed);
@@ -48,19 +55,20 @@ impl<R: Key> Deferrals<R> {
         let (deferrals, queue, request) = (self.clone(), queue.clone(), request.clone());
         let mut waiting = self.waiting.lock();
         while waiting.try_join_next().is_some() {}
-        waiting.spawn(async move {
+        let waits = async move {
             let begun = Instant::now();
             for cache in caches {
                 let left = OWN_WRITES_BOUND.saturating_sub(begun.elapsed());
                 if let Err(CacheError::Behind { .. }) = cache.caught_up(&token, left).await {
                     deferrals.timeouts.fetch_add(1, Relaxed);
-                    tracing::warn!(request = ?request, "the cache does not show what was written; reconciling all the same");
+                    tracing::warn!("the cache does not show what was written; reconciling all the same");
                     break;
                 }
             }
             deferrals.release(&request, &token);
             queue.unpark(&request);
-        });
+        };
+        waiting.spawn(waits.instrument(span));
     }
 
     fn release(&self, request: &R, token: &Token) {

@@ -3,14 +3,19 @@
 //! What holds: a group is in the table exactly while one of its requests runs; at most `limit` of them do. Who waits is parked, or about to be: unparking
 //! it before that counts. Of those who wait the highest priority is next, and one turn in `share` who waits longest, as in the queue: none waits for ever. Whose turn came and was not taken, because the request was cancelled then, is found out when the next one has waited for [`PATIENCE`].
 
-use crate::workqueue::{Key, Priority};
+use crate::{
+    caught::words,
+    workqueue::{Key, Priority},
+};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::{
+    any::Any,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
     time::Duration,
 };
 
@@ -31,7 +36,13 @@ pub(crate) struct PerGroup<R, G, F> {
     limit: usize,
     share: u32,
     group_of: F,
-    groups: Mutex<HashMap<G, Group<R>>>,
+    state: Mutex<State<R, G>>,
+}
+
+struct State<R, G> {
+    groups: HashMap<Arc<G>, Group<R>>,
+    /// Of each request that runs: it leaves what it has entered.
+    entered: HashMap<R, Arc<G>>,
 }
 
 struct Group<R> {
@@ -101,19 +112,25 @@ impl<R: Key> Group<R> {
 
 impl<R: Key, G: Hash + Eq, F: Fn(&R) -> G> PerGroup<R, G, F> {
     pub(crate) fn new(limit: usize, group_of: F) -> Self {
-        Self { limit, share: 0, group_of, groups: Mutex::default() }
+        let state = State { groups: HashMap::new(), entered: HashMap::new() };
+        Self { limit, share: 0, group_of, state: Mutex::new(state) }
     }
 
     /// `None` if the function panics: such a request is of no group.
     fn group(&self, request: &R) -> Option<G> {
-        catch_unwind(AssertUnwindSafe(|| (self.group_of)(request))).ok()
+        let group = catch_unwind(AssertUnwindSafe(|| (self.group_of)(request)));
+        let said = |panic: Box<dyn Any + Send>| {
+            let panic = words(&*panic);
+            tracing::error!(?request, panic, "the group of a request cannot be told: it is of none");
+        };
+        group.map_err(said).ok()
     }
 }
 
 impl<R, G, F> GroupLimit<R> for PerGroup<R, G, F>
 where
     R: Key,
-    G: Hash + Eq + Send,
+    G: Hash + Eq + Send + Sync,
     F: Fn(&R) -> G + Send + Sync,
 {
     fn set_share(&mut self, share: u32) {
@@ -121,13 +138,14 @@ where
     }
 
     fn enter(&self, request: &R, priority: Priority) -> bool {
-        let Some(group) = self.group(request) else { return true };
-        let mut groups = self.groups.lock();
-        let group = groups.entry(group).or_default();
+        let Some(name) = self.group(request).map(Arc::new) else { return true };
+        let State { groups, entered } = &mut *self.state.lock();
+        let group = groups.entry(name.clone()).or_default();
         let enters = group.running < self.limit;
         if enters {
             group.running += 1;
             group.forget(request);
+            entered.insert(request.clone(), name);
         } else {
             group.wait(request, priority);
         }
@@ -135,11 +153,10 @@ where
     }
 
     fn leave(&self, request: &R, unpark: &mut dyn FnMut(&R) -> bool) {
-        let Some(name) = self.group(request) else { return };
-        let mut groups = self.groups.lock();
+        let State { groups, entered } = &mut *self.state.lock();
+        let Some(name) = entered.remove(request) else { return };
         let Some(group) = groups.get_mut(&name) else { return };
-        // Not below, also if the function once said something else.
-        group.running = group.running.saturating_sub(1);
+        group.running -= 1;
         // One that was cancelled meanwhile does not take the turn of another.
         while let Some(next) = group.next(self.share) {
             if unpark(&next) {

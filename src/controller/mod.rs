@@ -174,10 +174,13 @@ impl<R: Key> Controller<R> {
         if self.0.shutdown.is_cancelled() {
             return Err(WatchError::ControllerStopped(self.name().to_owned()));
         }
-        let prepared = Prepared::new(source, built.cache.as_ref(), built.work.settings.sync_timeout)?;
+        let prepared =
+            Prepared::new(source, built.cache.as_ref(), built.work.settings.sync_timeout)?.of_controller(&self.0.name);
         let handle = prepared.handle();
-        self.0.state.lock().watch(prepared, &built.work.inbox, self.name())?;
-        Ok(handle)
+        let mut gone = Vec::new();
+        let watched = self.0.state.lock().watch(prepared, &built.work.inbox, self.name(), &mut gone);
+        drop(gone);
+        watched.map(|()| handle)
     }
 
     /// Every watch that was not stopped.

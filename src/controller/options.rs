@@ -44,6 +44,8 @@ pub struct Options {
     /// * [`Consistency::Block`]: they wait.
     /// * [`Consistency::Ignore`]: they read what is there, and nothing is held back.
     ///
+    /// A write that was on its way when its run was cut off, by `reconcile_timeout` or `cancel_superseded`, is not known to have happened, and not waited for.
+    ///
     /// Default: [`Consistency::Defer`].
     pub consistency: Option<Consistency>,
     /// See [`Self::on_error`]. Default: [`Retry::Limited`].

@@ -1,18 +1,19 @@
 //! A controller's life: sources that wait for it, sources that run, workers, and the end of all that.
 //!
-//! What holds: a controller runs once. Sources are started once, by whoever comes first. When [`ControllerTask::run_until`] has returned, or was dropped, no
-//! source, no worker and no run of it is left.
+//! What holds: a controller runs once. Sources are started once, by whoever comes first. When [`ControllerTask::run_until`] has returned, no
+//! source, no worker and no run of it is left; when it was dropped, they are aborted, and gone as soon as each gives way.
 
 use super::{Built, Controller, Shared, inbox::Inbox};
 use crate::{
     fence::Fence,
     handler::Target,
     reconcile::DynReconciler,
-    source::{Prepared, WatchError, WatchHandle, WatchState, WatchStats},
+    source::{Prepared, WatchError, WatchHandle, WatchStats},
     workqueue::Key,
 };
+use hashbrown::{HashMap, hash_map::EntryRef};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     panic::resume_unwind,
     pin::pin,
@@ -27,9 +28,17 @@ use tokio::{
 /// How many watches that failed are kept in a controller that runs.
 const FAILED: usize = 64;
 
+/// So many watches are looked through at any time; more of them, only when they have doubled.
+const FEW: usize = 64;
+
 pub(super) struct State<R: Key> {
     pub(super) phase: Phase<R>,
-    watches: Vec<WatchHandle>,
+    /// By number, in the order of their coming. Some may have stopped.
+    watches: BTreeMap<u64, WatchHandle>,
+    names: HashMap<String, Vec<u64>>,
+    numbers: u64,
+    /// When there are so many, those that have stopped are taken out.
+    many: usize,
     /// What those that are not kept any more have done, by name, while there is another one of it.
     past: BTreeMap<String, WatchStats>,
     /// There is somebody who sees to its end.
@@ -48,57 +57,93 @@ pub(super) enum Phase<R: Key> {
 
 impl<R: Key> Default for State<R> {
     fn default() -> Self {
-        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), past: BTreeMap::new(), claimed: false }
+        Self {
+            phase: Phase::Waiting(Vec::new()),
+            watches: BTreeMap::new(),
+            names: HashMap::new(),
+            numbers: 0,
+            many: FEW,
+            past: BTreeMap::new(),
+            claimed: false,
+        }
     }
 }
 
 impl<R: Key> State<R> {
-    pub(super) fn watch(&mut self, source: Prepared<R>, inbox: &Arc<Inbox<R>>, name: &str) -> Result<(), WatchError> {
+    /// What comes to be in `gone` is somebody else's code, to be dropped without the lock that this is under.
+    pub(super) fn watch(
+        &mut self,
+        source: Prepared<R>,
+        inbox: &Arc<Inbox<R>>,
+        name: &str,
+        gone: &mut Vec<Prepared<R>>,
+    ) -> Result<(), WatchError> {
         let handle = source.handle();
-        // Those that failed are shown, and fail a start, until they are watched anew; once it has started only the last ones.
-        let failed = self.watches.iter().filter(|watch| watch.has_ended() && !has_stopped(watch)).count();
-        let mut too_many = if matches!(self.phase, Phase::Waiting(_)) { 0 } else { failed.saturating_sub(FAILED) };
-        self.prune(|watch| {
-            let forgotten = watch.has_ended() && (watch.name() == handle.name() || too_many > 0);
-            too_many = too_many.saturating_sub(usize::from(forgotten));
-            !forgotten
-        });
+        // Those that failed are shown, and fail a start, until they are watched anew.
+        for number in self.names.get(handle.name()).cloned().unwrap_or_default() {
+            if self.watches.get(&number).is_some_and(WatchHandle::has_ended) {
+                self.forget(number);
+            }
+        }
         match &mut self.phase {
             Phase::Waiting(sources) => {
-                sources.retain(|waiting| !waiting.handle().has_ended());
+                gone.extend(sources.extract_if(.., |waiting| waiting.handle().has_ended()));
                 sources.push(source);
             }
             Phase::Started { runtime, sources } => {
                 while sources.try_join_next().is_some() {}
                 sources.spawn_on(source.run(target(inbox)), runtime);
             }
-            Phase::Ended => return Err(WatchError::ControllerStopped(name.to_owned())),
+            Phase::Ended => {
+                gone.push(source);
+                return Err(WatchError::ControllerStopped(name.to_owned()));
+            }
         }
-        self.watches.push(handle);
+        self.numbers += 1;
+        self.names.entry_ref(handle.name()).or_default().push(self.numbers);
+        self.watches.insert(self.numbers, handle);
+        if self.watches.len() >= self.many {
+            self.prune();
+            self.many = FEW.max(2 * self.watches.len());
+        }
         Ok(())
     }
 
-    /// Without those that have stopped, and those that are not to be kept.
-    fn prune(&mut self, mut keep: impl FnMut(&WatchHandle) -> bool) {
-        let past = &mut self.past;
-        self.watches.retain(|watch| {
-            let kept = !has_stopped(watch) && keep(watch);
-            if !kept {
-                *past.entry(watch.name().to_owned()).or_default() += watch.stats();
+    /// Without those that have stopped, and in a controller that runs, without the first of many that failed.
+    fn prune(&mut self) {
+        for number in self.numbers_of(WatchHandle::has_stopped) {
+            self.forget(number);
+        }
+        if !matches!(self.phase, Phase::Waiting(_)) {
+            let failed = self.numbers_of(WatchHandle::has_ended);
+            let too_many = failed.len().saturating_sub(FAILED);
+            for number in failed.into_iter().take(too_many) {
+                self.forget(number);
             }
-            kept
-        });
-        if !past.is_empty() {
-            let names: HashSet<_> = self.watches.iter().map(WatchHandle::name).collect();
-            past.retain(|name, _| names.contains(name.as_str()));
+        }
+    }
+
+    fn numbers_of(&self, is: impl Fn(&WatchHandle) -> bool) -> Vec<u64> {
+        self.watches.iter().filter(|(_, watch)| is(watch)).map(|(number, _)| *number).collect()
+    }
+
+    fn forget(&mut self, number: u64) {
+        let Some(watch) = self.watches.remove(&number) else { return };
+        let EntryRef::Occupied(mut of_name) = self.names.entry_ref(watch.name()) else { return };
+        of_name.get_mut().retain(|other| *other != number);
+        if of_name.get().is_empty() {
+            of_name.remove();
+            self.past.remove(watch.name());
+        } else {
+            *self.past.entry(watch.name().to_owned()).or_default() += watch.stats();
         }
     }
 
     /// What watches have done, by name: a name's numbers grow until its last watch stops.
     pub(super) fn sources(&mut self) -> BTreeMap<String, WatchStats> {
-        self.prune(|_| true);
+        self.prune();
         let mut all = self.past.clone();
-        for watch in &self.watches {
+        for watch in self.watches.values() {
             *all.entry(watch.name().to_owned()).or_default() += watch.stats();
         }
         all
@@ -117,16 +162,12 @@ impl<R: Key> State<R> {
             Phase::Started { .. } => {}
             Phase::Ended => return Err(WatchError::ControllerStopped(name.to_owned())),
         }
-        Ok(self.watches.iter().filter(|watch| !watch.is_optional()).cloned().collect())
+        Ok(self.watches.values().filter(|watch| !watch.is_optional() && !watch.has_stopped()).cloned().collect())
     }
 
     pub(super) fn watches(&self) -> Vec<WatchHandle> {
-        self.watches.iter().filter(|watch| !has_stopped(watch)).cloned().collect()
+        self.watches.values().filter(|watch| !watch.has_stopped()).cloned().collect()
     }
-}
-
-fn has_stopped(watch: &WatchHandle) -> bool {
-    matches!(watch.state(), WatchState::Stopped)
 }
 
 fn target<R: Key>(inbox: &Arc<Inbox<R>>) -> Arc<dyn Target<R>> {
@@ -238,7 +279,7 @@ impl<R: Key> Ends<'_, R> {
     /// Told to stop: nothing new begins, and what runs is waited for.
     pub(super) async fn all(self, mut workers: JoinSet<usize>) {
         let phase = self.begin();
-        for watch in &self.0.state.lock().watches {
+        for watch in self.0.state.lock().watches.values() {
             watch.end();
         }
         if let Phase::Started { mut sources, .. } = phase {

@@ -3,7 +3,7 @@
 use super::{OnError, Retry};
 use crate::{
     client,
-    reconcile::{Error, Failure, Outcome, Result},
+    reconcile::{Error, Instructions, Outcome, Result},
 };
 use kube_core::Status;
 use std::{
@@ -39,12 +39,12 @@ impl Verdict {
     }
 
     fn of_error(error: &Error, attempt: u32, on_error: Option<&OnError>) -> Self {
-        let failure = Failure::find(error);
+        let instructions = Instructions::find(error);
         let gives_up = Self { outcome: Outcome::done(), class: Class::Terminal };
-        if failure.is_some_and(Failure::is_terminal) {
+        if instructions.is_some_and(Instructions::is_terminal) {
             return gives_up;
         }
-        let wanted = failure.and_then(Failure::wanted_delay).unwrap_or_default();
+        let wanted = instructions.and_then(Instructions::wanted_delay).unwrap_or_default();
         let at_least = wanted.max(retry_after(error).unwrap_or_default());
         // A policy that panics has no opinion.
         let policy = on_error.and_then(|decide| catch_unwind(AssertUnwindSafe(|| decide(error, attempt))).ok());
@@ -54,7 +54,7 @@ impl Verdict {
             Retry::Immediately => Outcome::retry_after(at_least),
             Retry::GiveUp => return gives_up,
         };
-        let outcome = match failure.and_then(Failure::wanted_priority) {
+        let outcome = match instructions.and_then(Instructions::wanted_priority) {
             Some(priority) => outcome.priority(priority),
             None => outcome,
         };
@@ -76,8 +76,9 @@ impl Class {
 fn refusals(error: &Error) -> impl Iterator<Item = &Status> {
     error.chain().filter_map(|cause| {
         let ours = cause.downcast_ref::<client::Error>().and_then(client::Error::status);
-        // kube's error has it as its source, which is all that is left of one that another error is transparent for.
-        ours.or_else(|| cause.downcast_ref::<Box<Status>>().map(|status| &**status))
+        // The source of either is all that is left of one that another error is transparent for.
+        let said = || cause.downcast_ref::<client::Refusal>().map(|refusal| &**refusal);
+        ours.or_else(said).or_else(|| cause.downcast_ref::<Box<Status>>().map(|status| &**status))
     })
 }
 

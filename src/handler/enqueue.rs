@@ -96,8 +96,8 @@ impl<R: Key> Enqueue<R> {
     /// follow and in no order with them; a controller's start waits for the first attempts. One that gives no answer within 30 s has failed.
     ///
     /// When thousands of events wait for their first attempt, further ones are not handled before; a source of your own that calls this outside of an event has to pace
-    /// itself. Of those of one object that fail eight are tried again, the first and the last ones, and of those outside of events a thousand; the others are given
-    /// up, which the watch's numbers say.
+    /// itself. Of those of one object that fail eight are tried again, the first and the last ones, of those outside of events a thousand, and of all four thousand; the others are given
+    /// up, which is logged and counted.
     pub fn later<I, Fut, F>(&self, attempt: F)
     where
         I: Requests<R>,

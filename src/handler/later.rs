@@ -1,13 +1,14 @@
 //! What handlers could not do at once: attempts that wait or fail, made beside the events until they succeed.
 //!
 //! What holds: nothing is given up that was not attempted. Attempts that wait for their first turn are bounded by whoever waits for [`Laters::room`] before
-//! it calls a handler; those that failed are bounded by the number of objects. None takes a turn for longer than [`LONGEST_ATTEMPT`]. All of it is in the future that [`Laters::run`] is, and goes with it.
+//! it calls a handler; those that failed by number, see [`Failing`]. None takes a turn for longer than [`LONGEST_ATTEMPT`]. All of it is in the future that [`Laters::run`] is, and goes with it.
 
 use crate::{caught::caught, object::ObjectKey};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hashbrown::{HashMap, hash_map::EntryRef};
 use parking_lot::Mutex;
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     pin::{Pin, pin},
     sync::{
@@ -35,6 +36,9 @@ const FAILING: usize = 8;
 
 /// The same for all that are about no object.
 const FAILING_AT_LARGE: usize = 1024;
+
+/// And for all together: objects that are gone are not told from others.
+const FAILING_AT_ALL: usize = 4096;
 
 /// After this long an attempt has failed: what hangs takes nobody's turn for ever.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(30);
@@ -132,7 +136,7 @@ impl Laters {
     }
 
     /// Makes the attempts of a source, for as long as it is polled. Once.
-    pub(crate) async fn run(&self, source: &str) -> Infallible {
+    pub(crate) async fn run(&self, controller: Option<&str>, source: &str) -> Infallible {
         let arrived = self.0.arrived.lock().take();
         let mut arrived = arrived.expect("they are run once");
         let (turns, failing) = (Semaphore::new(AT_ONCE), Failing::default());
@@ -141,7 +145,7 @@ impl Laters {
             select! {
                 Some(later) = arrived.recv() => {
                     let span = later.span.clone();
-                    tended.push(self.tend(source, later, &turns, &failing).instrument(span));
+                    tended.push(self.tend((controller, source), later, &turns, &failing).instrument(span));
                 }
                 Some(()) = tended.next(), if !tended.is_empty() => {}
             }
@@ -149,7 +153,13 @@ impl Laters {
     }
 
     /// One, until it succeeds or is given up.
-    async fn tend(&self, source: &str, mut later: Later, turns: &Semaphore, failing: &Failing) {
+    async fn tend(
+        &self,
+        (controller, source): (Option<&str>, &str),
+        mut later: Later,
+        turns: &Semaphore,
+        failing: &Failing,
+    ) {
         let (mut delay, mut place) = (FIRST_DELAY, None);
         loop {
             let attempted = {
@@ -161,14 +171,24 @@ impl Laters {
             self.0.failures.fetch_add(1, Relaxed);
             let (object, error) = (later.about.as_ref().map(tracing::field::display), format!("{error:#}"));
             if place.is_none() {
-                tracing::warn!(source, object, error, "what an event is about is not known yet, and looked for again");
+                tracing::warn!(
+                    controller,
+                    source,
+                    object,
+                    error,
+                    "what an event is about is not known yet, and looked for again"
+                );
             } else {
-                tracing::debug!(source, object, error, "what an event is about is still not known");
+                tracing::debug!(controller, source, object, error, "what an event is about is still not known");
             }
-            let place = place.get_or_insert_with(|| failing.enter(later.about.as_ref(), &self.0.given_up));
+            let place = place.get_or_insert_with(|| failing.enter(later.about.as_ref()));
             select! {
                 () = sleep(delay) => delay = (delay * 2).min(LONGEST_DELAY),
-                () = place.given_up.cancelled() => return,
+                () = place.given_up.cancelled() => {
+                    self.0.given_up.fetch_add(1, Relaxed);
+                    tracing::warn!(controller, source, object, error, "too much has failed: what an event is about is not looked for any more");
+                    return;
+                }
             }
         }
     }
@@ -232,22 +252,40 @@ impl Later {
     }
 }
 
-/// The failing ones, by object or of none: oldest first.
+/// The failing ones. Of one object there are at most [`FAILING`], of all at most [`FAILING_AT_ALL`]: whoever is too many is given up.
 #[derive(Default)]
-struct Failing(Mutex<HashMap<Option<ObjectKey>, Vec<Arc<CancellationToken>>>>);
+struct Failing(Mutex<Ranks>);
+
+#[derive(Default)]
+struct Ranks {
+    /// In order of coming.
+    all: BTreeMap<u64, CancellationToken>,
+    /// By object or of none: oldest first.
+    of: HashMap<Option<ObjectKey>, Vec<u64>>,
+    numbers: u64,
+}
 
 impl Failing {
-    fn enter(&self, key: Option<&ObjectKey>, given_up: &AtomicU64) -> Place<'_> {
-        let (key, token) = (key.cloned(), Arc::new(CancellationToken::new()));
+    fn enter(&self, key: Option<&ObjectKey>) -> Place<'_> {
+        let (key, given_up) = (key.cloned(), CancellationToken::new());
         let most = if key.is_some() { FAILING } else { FAILING_AT_LARGE };
-        let mut failing = self.0.lock();
-        let of_key = failing.entry(key.clone()).or_default();
-        of_key.push(token.clone());
-        if of_key.len() > most {
-            of_key.remove(1).cancel();
-            given_up.fetch_add(1, Relaxed);
+        let mut ranks = self.0.lock();
+        ranks.numbers += 1;
+        let number = ranks.numbers;
+        ranks.all.insert(number, given_up.clone());
+        let of_key = ranks.of.entry(key.clone()).or_default();
+        of_key.push(number);
+        let too_many = (of_key.len() > most).then(|| of_key.remove(1));
+        if let Some(one) = too_many.and_then(|number| ranks.all.remove(&number)) {
+            one.cancel();
         }
-        Place { failing: self, key, given_up: token }
+        if ranks.all.len() > FAILING_AT_ALL
+            && let Some((_, oldest)) = ranks.all.pop_first()
+        {
+            oldest.cancel();
+        }
+        drop(ranks);
+        Place { failing: self, key, number, given_up }
     }
 }
 
@@ -255,13 +293,16 @@ impl Failing {
 struct Place<'a> {
     failing: &'a Failing,
     key: Option<ObjectKey>,
-    given_up: Arc<CancellationToken>,
+    number: u64,
+    given_up: CancellationToken,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if let EntryRef::Occupied(mut of_key) = self.failing.0.lock().entry_ref(&self.key) {
-            of_key.get_mut().retain(|one| !Arc::ptr_eq(one, &self.given_up));
+        let mut ranks = self.failing.0.lock();
+        ranks.all.remove(&self.number);
+        if let EntryRef::Occupied(mut of_key) = ranks.of.entry_ref(&self.key) {
+            of_key.get_mut().retain(|one| *one != self.number);
             if of_key.get().is_empty() {
                 of_key.remove();
             }

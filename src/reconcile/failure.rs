@@ -16,10 +16,14 @@ use std::{fmt, time::Duration};
 ///     Err(Failure::retry(anyhow::anyhow!("the disk is not there yet")).after(Duration::from_secs(5)).into())
 /// }
 ///
-/// assert_eq!(format!("{:#}", check(-1).unwrap_err()), "terminal: replicas: -1 is negative");
+/// assert_eq!(format!("{:#}", check(-1).unwrap_err()), "terminal: not before something changes: replicas: -1 is negative");
 /// ```
 #[derive(Debug)]
-pub struct Failure {
+pub struct Failure(Instructions);
+
+/// What to do, and the error: a link of the chain of its own, which is left where another error is transparent for the failure.
+#[derive(Debug)]
+pub(crate) struct Instructions {
     error: Error,
     terminal: bool,
     after: Option<Duration>,
@@ -29,26 +33,28 @@ pub struct Failure {
 impl Failure {
     /// Trying again is pointless until something changes: it is logged and counted, not retried, and failed attempts are forgotten.
     pub fn terminal(error: impl Into<Error>) -> Self {
-        Self { terminal: true, ..Self::retry(error) }
+        Self(Instructions { error: error.into(), terminal: true, after: None, priority: None })
     }
 
     /// To be retried, as [`after`](Self::after) and [`priority`](Self::priority) say.
     pub fn retry(error: impl Into<Error>) -> Self {
-        Self { error: error.into(), terminal: false, after: None, priority: None }
+        Self(Instructions { error: error.into(), terminal: false, after: None, priority: None })
     }
 
     /// Wait at least this long, and longer if the backoff is.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
-        Self { after: Some(delay), ..self }
+        Self(Instructions { after: Some(delay), ..self.0 })
     }
 
     /// Retry at this priority instead of the one that the request had.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {
-        Self { priority: Some(priority), ..self }
+        Self(Instructions { priority: Some(priority), ..self.0 })
     }
+}
 
+impl Instructions {
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
@@ -61,21 +67,38 @@ impl Failure {
         self.priority
     }
 
-    /// The failure in an error's chain, the outermost if there are several.
+    /// Those in an error's chain, the outermost if there are several.
     pub(crate) fn find(error: &Error) -> Option<&Self> {
         // Of an error that is given context, the context is one of the chain, too.
-        error.downcast_ref().or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
+        let failure = error.downcast_ref::<Failure>().map(|failure| &failure.0);
+        failure.or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
     }
 }
 
-/// Not the error itself: it is the source.
+/// Not the error itself: it comes next.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.terminal { "terminal" } else { "to be retried" })
+        f.write_str(if self.0.terminal { "terminal" } else { "to be retried" })
     }
 }
 
 impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl fmt::Display for Instructions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.after {
+            _ if self.terminal => f.write_str("not before something changes"),
+            Some(delay) => write!(f, "not before {} s", delay.as_secs_f64()),
+            None => f.write_str("with backoff"),
+        }
+    }
+}
+
+impl std::error::Error for Instructions {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(self.error.as_ref())
     }
@@ -89,16 +112,33 @@ mod tests {
     #[test]
     fn a_failure_is_found_under_whatever_was_wrapped_around_it() {
         let error: Error = Failure::terminal(anyhow!("no")).into();
-        assert!(Failure::find(&error).unwrap().is_terminal());
+        assert!(Instructions::find(&error).unwrap().is_terminal());
         let wrapped: Result<(), Error> = Err(error).context("reading").context("reconciling");
-        assert!(Failure::find(&wrapped.unwrap_err()).unwrap().is_terminal());
-        assert!(Failure::find(&anyhow!("no")).is_none());
+        assert!(Instructions::find(&wrapped.unwrap_err()).unwrap().is_terminal());
+        assert!(Instructions::find(&anyhow!("no")).is_none());
     }
 
     #[test]
     fn what_failed_is_still_there_to_be_asked_for() {
         let error: Error = Failure::terminal(std::io::Error::other("disk")).into();
         assert!(error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some()));
-        assert_eq!(format!("{error:#}"), "terminal: disk");
+        assert_eq!(format!("{error:#}"), "terminal: not before something changes: disk");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    enum Mine {
+        #[error(transparent)]
+        Any(#[from] Error),
+        #[error(transparent)]
+        Failed(#[from] Failure),
+    }
+
+    #[test]
+    fn a_failure_is_found_under_an_error_that_is_transparent_for_it() {
+        let any = Mine::from(Error::from(Failure::terminal(anyhow!("no"))));
+        let failed = Mine::from(Failure::terminal(anyhow!("no")));
+        for error in [any, failed] {
+            assert!(Instructions::find(&error.into()).expect("it is there").is_terminal());
+        }
     }
 }

@@ -50,11 +50,14 @@ mod context;
 mod failure;
 mod object;
 
-pub(crate) use self::context::{Again, Run};
 pub use self::{
     context::Context,
     failure::Failure,
     object::{ObjectReconciler, by_object},
+};
+pub(crate) use self::{
+    context::{Again, Run},
+    failure::Instructions,
 };
 pub use crate::workqueue::{Outcome, Priority, Reason};
 pub use anyhow::{Error, Result};

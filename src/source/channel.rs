@@ -12,6 +12,7 @@ use crate::{
     workqueue::Key,
 };
 use hashbrown::HashMap;
+use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{any::TypeId, any::type_name, collections::VecDeque, fmt, sync::Arc};
 use tokio::{select, sync::Notify};
@@ -44,7 +45,7 @@ struct Shared<K> {
 
 struct State<K> {
     closed: bool,
-    /// What was sent before there was a destination.
+    /// What was sent while there was no destination.
     early: Buffer<K>,
     /// By number.
     destinations: HashMap<u64, (Buffer<K>, Arc<Notify>)>,
@@ -58,14 +59,14 @@ impl<K: 'static> Channel<K> {
         Self(Arc::new(Sending(Arc::new(Shared { buffer, state: Mutex::new(state) }))))
     }
 
-    /// Never waits. What is sent before there is a destination is kept for the first one; what is sent after closing is not told.
+    /// Never waits. What is sent while there is no destination, or is left when the last one goes, is kept for the next one; what is sent after closing is not told.
     pub fn send(&self, object: impl Into<Object<K>>) {
         let (object, shared) = (object.into(), &*self.0.0);
         let mut state = shared.state.lock();
         if state.closed {
             return;
         }
-        if state.numbers == 0 {
+        if state.destinations.is_empty() {
             state.early.push(object, shared.buffer);
             return;
         }
@@ -189,7 +190,7 @@ enum Next<K> {
     Closed,
 }
 
-impl<K> Destination<K> {
+impl<K: 'static> Destination<K> {
     fn next(&self) -> Next<K> {
         let mut state = self.shared.state.lock();
         let event = state.destinations.get_mut(&self.number).and_then(|(buffer, _)| buffer.pop());
@@ -203,10 +204,26 @@ impl<K> Destination<K> {
 
 impl<K> Drop for Destination<K> {
     fn drop(&mut self) {
-        let gone = self.shared.state.lock().destinations.remove(&self.number);
+        let mut state = self.shared.state.lock();
+        let mut gone = state.destinations.remove(&self.number);
+        if state.destinations.is_empty()
+            && !state.closed
+            && let Some((left, _)) = &mut gone
+        {
+            std::mem::swap(&mut state.early, left);
+        }
+        drop(state);
         // Not under the lock: objects may be large.
         drop(gone);
     }
+}
+
+/// Which object: one whose type says nothing of its kind is named by that, too.
+type Name = (Option<GroupVersionKind>, ObjectKey);
+
+fn name<K: 'static>(object: &Object<K>) -> Name {
+    let gvk = if TypeId::of::<K>() == TypeId::of::<AnyKind>() { object.gvk() } else { None };
+    (gvk, object.key().clone())
 }
 
 /// Events in order. What is in `latest` is where the last event of an object is.
@@ -214,7 +231,7 @@ struct Buffer<K> {
     events: VecDeque<Object<K>>,
     /// The number of the first event; the others follow.
     first: u64,
-    latest: HashMap<ObjectKey, u64>,
+    latest: HashMap<Name, u64>,
 }
 
 impl<K> Default for Buffer<K> {
@@ -223,24 +240,25 @@ impl<K> Default for Buffer<K> {
     }
 }
 
-impl<K> Buffer<K> {
+impl<K: 'static> Buffer<K> {
     /// When there are so many, one of the same object takes the place of the last.
     fn push(&mut self, object: Object<K>, full: usize) {
-        let next = self.first + self.events.len() as u64;
+        let (next, name) = (self.first + self.events.len() as u64, name(&object));
         if self.events.len() >= full
-            && let Some(place) = self.latest.get(object.key())
+            && let Some(place) = self.latest.get(&name)
         {
             self.events[(place - self.first) as usize] = object;
             return;
         }
-        self.latest.insert(object.key().clone(), next);
+        self.latest.insert(name, next);
         self.events.push_back(object);
     }
 
     fn pop(&mut self) -> Option<Object<K>> {
         let object = self.events.pop_front()?;
-        if self.latest.get(object.key()) == Some(&self.first) {
-            self.latest.remove(object.key());
+        let name = name(&object);
+        if self.latest.get(&name) == Some(&self.first) {
+            self.latest.remove(&name);
         }
         self.first += 1;
         Some(object)

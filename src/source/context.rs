@@ -60,6 +60,10 @@ impl SourceContext {
         self.0.name()
     }
 
+    pub(super) fn controller(&self) -> Option<&str> {
+        self.0.controller()
+    }
+
     pub(super) fn counters(&self) -> &Counters {
         &self.0.counters
     }
@@ -84,6 +88,8 @@ pub(super) enum Health {
 
 pub(crate) struct Watching {
     pub(super) name: String,
+    /// Whose it is, if it is a controller's.
+    pub(super) controller: OnceLock<Arc<str>>,
     pub(super) cache: Option<Cache>,
     pub(super) sync_timeout: Duration,
     pub(super) optional: bool,
@@ -123,6 +129,7 @@ impl Watching {
     pub(super) fn new(name: String, cache: Option<Cache>, sync_timeout: Duration, optional: bool) -> Self {
         Self {
             name,
+            controller: OnceLock::new(),
             cache,
             sync_timeout,
             optional,
@@ -136,6 +143,10 @@ impl Watching {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn controller(&self) -> Option<&str> {
+        self.controller.get().map(|name| &**name)
     }
 
     pub(super) fn stats(&self) -> WatchStats {
@@ -234,6 +245,9 @@ impl Watching {
             (None, Health::Good) if self.status.borrow().claimed => {
                 "what its handler left for later was not attempted yet: is `Enqueue::later` given something that hangs?"
                     .into()
+            }
+            (None, Health::Good) if self.health.get().is_some() => {
+                "its handler is not through with the first events".into()
             }
             (None, Health::Good) => {
                 "the first events are not through yet: a source says so by `SourceContext::synced`, \

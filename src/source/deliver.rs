@@ -68,6 +68,7 @@ impl<K: 'static, R: Key> Delivery<K, R> {
         let object = event.object();
         let _entered = tracing::debug_span!(
             "event",
+            controller = self.cx.controller(),
             source = self.cx.name(),
             kind = self.subject.name(),
             namespace = object.namespace(),
@@ -91,8 +92,9 @@ impl<K: 'static, R: Key> Delivery<K, R> {
             Ok(false) => drop(dropped.fetch_add(1, Relaxed)),
             Err(panic) => {
                 panics.fetch_add(1, Relaxed);
-                let (source, object, panic) = (self.cx.name(), object.key(), words(&*panic));
-                tracing::error!(source, %object, panic, who, "a panic has cost an event");
+                let (controller, source) = (self.cx.controller(), self.cx.name());
+                let (object, panic) = (object.key(), words(&*panic));
+                tracing::error!(controller, source, %object, panic, who, "a panic has cost an event");
             }
         }
     }

@@ -68,6 +68,12 @@ impl<R: Key> Prepared<R> {
         Ok(Self { source: Box::new(source), over: Over(Arc::new(watching)) })
     }
 
+    /// As logs have it.
+    pub(crate) fn of_controller(self, name: &Arc<str>) -> Self {
+        drop(self.over.0.controller.set(name.clone()));
+        self
+    }
+
     pub(crate) fn handle(&self) -> WatchHandle {
         WatchHandle(self.over.0.clone())
     }
@@ -80,8 +86,10 @@ impl<R: Key> Prepared<R> {
         if !watching.begin() {
             return;
         }
+        tracing::info!(controller = watching.controller(), source = watching.name(), "starting source");
         if let Err(error) = drive(source, watching, target).await {
             tracing::error!(
+                controller = watching.controller(),
                 source = watching.name(),
                 error = format!("{error:#}"),
                 "a source has failed, and is not tried again"
@@ -106,11 +114,12 @@ async fn drive<R: Key>(
             watching.until_claimed().await;
             laters.attempted().await;
             watching.publish_synced();
+            tracing::debug!(controller = watching.controller(), source = watching.name(), "source synced");
             pending::<Infallible>().await
         };
         select! {
             never = publish => never,
-            never = laters.run(watching.name()) => never,
+            never = laters.run(watching.controller(), watching.name()) => never,
         }
     };
     let mut beside = pin!(beside);

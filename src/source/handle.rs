@@ -68,6 +68,11 @@ impl WatchHandle {
         self.0.changes().borrow().end.is_some()
     }
 
+    /// By being stopped, or because it had nothing more to tell.
+    pub(crate) fn has_stopped(&self) -> bool {
+        matches!(self.0.changes().borrow().end, Some(End::Stopped))
+    }
+
     /// Stop it when this is dropped.
     pub fn scoped(self) -> ScopedWatch {
         ScopedWatch(self)

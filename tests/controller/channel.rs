@@ -1,7 +1,8 @@
 //! News from outside the cluster.
 
 use super::support::{Told, map, ready, until};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use steersman::{
     event::Event,
@@ -165,4 +166,34 @@ async fn a_filter_rejects_events_of_a_channel_too() {
     }
     until(|| watch.stats().events == 3).await;
     assert_eq!((ready(&queue), watch.stats().dropped), (vec![key("a"), key("c")], 1));
+}
+
+/// A name is not all that tells objects apart.
+#[tokio::test(start_paused = true)]
+async fn a_full_buffer_loses_no_object_of_another_kind_with_the_same_name() {
+    let channel = Channel::new(1);
+    let (told, queue) = (Told::default(), WorkQueue::<Request>::default());
+    let pod: Pod = serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "a"}})).expect("a pod");
+    channel.send(Object::from(pod).erase());
+    channel.send(Object::from(map("shop", "a", "blue")).erase());
+    channel.send(Object::from(map("shop", "a", "red")).erase());
+    let seen = told.clone();
+    let handler = handler::map(move |object: &Object| {
+        seen.say(object.gvk().map(|gvk| gvk.kind).unwrap_or_default());
+        [object.key().clone()]
+    });
+    channel.source(handler).start(&queue).expect("it starts");
+    until(|| told.len() == 2).await;
+    assert_eq!(told.all(), ["Pod", "ConfigMap"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_has_been_told_when_the_last_destination_goes_is_kept_for_the_next_one() {
+    let (channel, queue) = (Channel::new(8), WorkQueue::default());
+    channel.send(named("early"));
+    drop(channel.source::<Request>(handler::object()));
+    channel.send(named("between"));
+    channel.source(handler::object()).start(&queue).expect("it starts");
+    until(|| queue.len() == 2).await;
+    assert_eq!(ready(&queue), [key("between"), key("early")]);
 }

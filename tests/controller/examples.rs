@@ -14,6 +14,18 @@ mod endpoint;
 #[path = "../../examples/extension_config.rs"]
 mod extension_config;
 
+#[path = "../../examples/dynamic_watch.rs"]
+mod dynamic_watch;
+
+#[path = "../../examples/multi_cluster.rs"]
+mod multi_cluster;
+
+#[path = "../../examples/quickstart.rs"]
+mod quickstart;
+
+#[path = "../../examples/runtime_change.rs"]
+mod runtime_change;
+
 /// The requirement's example prints what there is, and then what happens.
 #[tokio::test]
 async fn the_debugging_example_tells_what_there_is_and_what_happens() -> anyhow::Result<()> {
@@ -60,4 +72,12 @@ async fn the_extension_example_waits_for_its_gate_and_follows_secrets_and_calls(
     ];
     assert_eq!(lines, wanted);
     Ok(())
+}
+
+#[test]
+fn the_other_examples_run_to_their_ends() -> anyhow::Result<()> {
+    quickstart::main()?;
+    dynamic_watch::main()?;
+    multi_cluster::main()?;
+    runtime_change::main()
 }

@@ -37,6 +37,10 @@ enum Own {
     Kube(#[from] kube_client::Error),
     #[error("reading the website")]
     Reading(#[source] client::Error),
+    #[error(transparent)]
+    Ours(client::Error),
+    #[error(transparent)]
+    Any(Error),
 }
 
 /// What the server says, as it may come to a reconciler's caller.
@@ -49,6 +53,10 @@ fn said(status: &Status) -> Vec<(&'static str, Error)> {
         ("kube's in context", Error::from(theirs()).context("reading")),
         ("ours in another", Own::Reading(ours()).into()),
         ("kube's as another", Own::from(theirs()).into()),
+        ("ours as another", Own::Ours(ours()).into()),
+        ("ours as any", Own::Any(ours().into()).into()),
+        ("ours from a closure", client::Error::Mutate(Box::new(ours())).into()),
+        ("ours to be retried, as any", Own::Any(Failure::retry(ours()).into()).into()),
         ("ours to be retried", Failure::retry(ours()).into()),
         ("kube's to be retried, in context", Error::from(Failure::retry(theirs())).context("reading")),
     ]
@@ -168,7 +176,7 @@ async fn errors_are_logged_as_errors_with_the_request_and_the_attempt() {
         text,
         [
             "reconciler error|test|\"a\"|1|no luck",
-            "reconciler error, not to be retried|test|\"a\"|2|terminal: negative"
+            "reconciler error, not to be retried|test|\"a\"|2|terminal: not before something changes: negative"
         ]
     );
     rig.end().await;
@@ -273,6 +281,18 @@ async fn a_policy_keeps_the_priority_that_the_failure_wants() {
         rig.queue().add("a");
         pass(secs(1)).await;
         assert_eq!(script.priorities(), [0, 100], "{retry:?}");
+        rig.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_is_one_whoever_is_transparent_for_it() {
+    let terminal = || Error::from(Failure::terminal(anyhow!("no")));
+    for (name, error) in [("bare", terminal()), ("as any", Own::Any(terminal()).into())] {
+        let rig = Rig::run(builder(), Script::new().answer(Err(error)));
+        rig.queue().add("a");
+        pass(secs(60)).await;
+        assert_eq!((rig.stats().terminal, rig.stats().errors, rig.stats().success), (1, 1, 0), "{name}");
         rig.end().await;
     }
 }

@@ -267,3 +267,16 @@ async fn of_those_that_are_about_no_object_and_fail_a_thousand_are_tried_again()
     watch.await_synced().await.expect("each was attempted");
     assert_eq!(watch.stats().given_up, 1100 - 1024);
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_all_that_fail_four_thousand_are_tried_again_whether_or_not_their_objects_are_still_there() {
+    let (channel, queue) = (Channel::new(10_000), WorkQueue::<String>::default());
+    let never = |_: &Object<ConfigMap>| Err::<[String; 1], _>(anyhow::anyhow!("never"));
+    let watch = channel.source(handler::map(never)).start(&queue).expect("it starts");
+    for number in 0..5000 {
+        channel.send(map("shop", &number.to_string(), "blue"));
+    }
+    until(|| watch.stats().events == 5000 && watch.stats().given_up > 0).await;
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(watch.stats().given_up, 5000 - 4096);
+}

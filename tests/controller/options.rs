@@ -2,6 +2,7 @@
 
 use crate::rig::{Name, Script, builder, quiet, secs};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use std::time::Duration;
 use steersman::{
     builder::BuildError,
     controller::{Defaults, Options, WatchError},
@@ -80,6 +81,16 @@ fn every_misuse_is_an_error_that_names_the_fix() {
     assert_error(
         builder::<Name>().max_per_group(0, |name| *name).build(Script::new()),
         "controller test: max_per_group is 0: set at least 1",
+    );
+    let no_time = Options { reconcile_timeout: Some(Duration::ZERO), ..Options::default() };
+    assert_error(
+        builder::<Name>().options(no_time).build(Script::new()),
+        "controller test: reconcile_timeout is 0: set a time, or leave it out",
+    );
+    let no_time = Options { sync_timeout: Some(Duration::ZERO), ..Options::default() };
+    assert_error(
+        builder::<Name>().options(no_time).build(Script::new()),
+        "controller test: sync_timeout is 0: set a time, or leave it out",
     );
     assert_error(
         Controller::builder("test").for_::<ConfigMap>().build(Script::new()),

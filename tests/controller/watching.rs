@@ -255,3 +255,44 @@ async fn watches_that_are_stopped_before_the_start_are_not_kept() {
     drop(task);
     assert_eq!(Arc::strong_count(&alive), 1);
 }
+
+/// Asks its controller something when it goes.
+struct Asking(Controller<Name>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.watches();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_may_ask_its_controller_when_it_is_dropped() {
+    let (controller, task) = builder().build(Script::new()).expect("nothing is wrong with it");
+    let asking = |name: &str| {
+        let asking = Asking(controller.clone());
+        source::from_fn(name, move |_: Enqueue<Name>, _: SourceContext| {
+            let _asking = &asking;
+            std::future::pending()
+        })
+    };
+    controller.watch(asking("one")).expect("it is watched").stop().await;
+    controller.watch(asking("two")).expect("it is watched");
+    let last = asking("three");
+    drop(task);
+    assert!(controller.watch(last).is_err(), "it was never run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_may_be_ten_thousand_watches_at_once() {
+    let rig = Rig::run(builder(), Script::new());
+    settle().await;
+    let watches: Vec<_> =
+        (0..10_000).map(|n| rig.watch(quiet(&format!("watch {}", n % 5000))).expect("one more")).collect();
+    settle().await;
+    assert_eq!((rig.watches().len(), rig.report().sources.len()), (10_000, 5000));
+    for watch in &watches[..5000] {
+        watch.stop().await;
+    }
+    assert_eq!((rig.watches().len(), rig.report().sources.len()), (5000, 5000));
+    rig.end().await;
+}

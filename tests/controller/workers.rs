@@ -369,6 +369,31 @@ async fn a_request_whose_group_cannot_be_told_is_of_none() {
 
 /// Failing, timed out or panicking: each gives its place back.
 #[tokio::test(start_paused = true)]
+async fn what_a_request_has_entered_it_leaves_though_its_group_cannot_be_told_any_more() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let group = move |_: &Name| match asked.fetch_add(1, SeqCst) {
+        // When the second and the third ask, the first one runs.
+        0..3 => 'a',
+        _ => panic!("no such group"),
+    };
+    let (reconciler, mut runs) = by_hand();
+    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, group), reconciler);
+    for name in ["a1", "a2", "a3"] {
+        rig.queue().add(name);
+    }
+    settle().await;
+    let first = runs.next().await;
+    assert_eq!(runs.begun().len(), 0, "the others wait");
+    first.done();
+    for _ in 0..2 {
+        runs.next().await.done();
+    }
+    settle().await;
+    assert_eq!(rig.stats().success, 3);
+    rig.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn however_a_run_ends_the_next_of_its_group_follows() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let reconciler = reconcile::from_fn({
