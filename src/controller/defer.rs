@@ -87,4 +87,11 @@ impl<R: Key> Deferrals<R> {
         self.held.lock().clear();
         self.waiting.lock().abort_all();
     }
+
+    /// [`Self::end`], and nothing of it is left.
+    pub(super) async fn over(&self) {
+        self.end();
+        let mut waiting = std::mem::take(&mut *self.waiting.lock());
+        waiting.shutdown().await;
+    }
 }

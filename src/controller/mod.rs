@@ -89,6 +89,7 @@ use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
     fmt,
+    future::pending,
     sync::{Arc, OnceLock},
 };
 use tokio::{sync::watch, task::JoinSet};
@@ -238,7 +239,7 @@ impl<R: Key> Controller<R> {
         self.0.shutdown.cancel();
         // If it does not run, it never will.
         if let Some(end) = self.0.claim() {
-            end.all(JoinSet::new()).await;
+            end.all(JoinSet::new(), pending()).await;
         }
         self.0.ended().await;
     }

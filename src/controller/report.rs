@@ -106,6 +106,16 @@ impl<R: Key> Controller<R> {
             watches: self.watches().iter().map(WatchReport::from).collect(),
         }
     }
+
+    /// Its runs and sources that have not ended, in words.
+    pub(crate) fn at_work(&self) -> Vec<String> {
+        let running = |entry: &Entry<R>| matches!(entry.state, EntryState::Running { .. });
+        let runs = self.queue().snapshot().into_iter().filter(running).map(|entry| format!("run of {:?}", entry.key));
+        let watches = self.watches();
+        let sources = watches.iter().filter(|watch| !watch.has_ended()).map(|watch| format!("source {}", watch.name()));
+        runs.chain(sources).collect()
+    }
+
     /// What is in its queue, at most so many keys, as text. It looks at every key: in async code call it from a blocking task.
     ///
     /// # Panics

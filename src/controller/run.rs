@@ -11,7 +11,7 @@ use crate::{
     source::{Prepared, WatchError, WatchHandle, WatchState},
     workqueue::Key,
 };
-use std::{collections::BTreeSet, fmt, panic::resume_unwind, pin::pin, sync::Arc};
+use std::{collections::BTreeSet, fmt, future::pending, panic::resume_unwind, pin::pin, sync::Arc};
 use tokio::{
     runtime::Handle,
     select,
@@ -21,6 +21,8 @@ use tokio::{
 pub(super) struct State<R: Key> {
     pub(super) phase: Phase<R>,
     watches: Vec<WatchHandle>,
+    /// Sources that were aborted, and are still to be joined.
+    aborted: JoinSet<()>,
     /// There is somebody who sees to its end.
     claimed: bool,
 }
@@ -37,7 +39,7 @@ pub(super) enum Phase<R: Key> {
 
 impl<R: Key> Default for State<R> {
     fn default() -> Self {
-        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), claimed: false }
+        Self { phase: Phase::Waiting(Vec::new()), watches: Vec::new(), aborted: JoinSet::new(), claimed: false }
     }
 }
 
@@ -112,6 +114,15 @@ impl<R: Key> ControllerTask<R> {
     /// # Panics
     /// With the panic of a run, if [`recover_panics`](super::Options::recover_panics) is off.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        self.run_until_forsaken(stop, pending()).await
+    }
+
+    /// What runs is waited for until `forsaken` resolves; what is left then is dropped, and is over when this returns.
+    pub(crate) async fn run_until_forsaken(
+        self,
+        stop: impl Future<Output = ()> + Send,
+        forsaken: impl Future<Output = ()> + Send,
+    ) -> anyhow::Result<()> {
         let shared = &self.controller.0;
         let work = self.controller.work();
         let fence = Fence::current();
@@ -132,14 +143,14 @@ impl<R: Key> ControllerTask<R> {
         let started = select! {
             biased;
             () = &mut stop => {
-                end.all(workers).await;
+                end.all(workers, forsaken).await;
                 return Ok(());
             }
             started = self.controller.warm_up() => started,
         };
         if let Err(error) = started {
             tracing::error!(controller = self.controller.name(), error = %error, "controller did not start");
-            end.all(workers).await;
+            end.all(workers, forsaken).await;
             return Err(error.into());
         }
         let mut changes = work.limit.changes();
@@ -165,7 +176,7 @@ impl<R: Key> ControllerTask<R> {
             }
         }
         tracing::info!(controller = self.controller.name(), "stopping controller");
-        end.all(workers).await;
+        end.all(workers, forsaken).await;
         Ok(())
     }
 }
@@ -185,6 +196,8 @@ impl<R: Key> Shared<R> {
     pub(super) async fn ended(&self) {
         // The sender is here.
         drop(self.ended.subscribe().wait_for(|ended| *ended).await);
+        let mut aborted = std::mem::take(&mut self.state.lock().aborted);
+        aborted.shutdown().await;
     }
 }
 
@@ -192,17 +205,31 @@ impl<R: Key> Shared<R> {
 pub(super) struct Ends<'a, R: Key>(&'a Shared<R>);
 
 impl<R: Key> Ends<'_, R> {
-    /// Told to stop: nothing new begins, and what runs is waited for.
-    pub(super) async fn all(self, mut workers: JoinSet<usize>) {
+    /// Told to stop: nothing new begins, and what runs is waited for, or dropped when it is `forsaken`.
+    pub(super) async fn all(self, mut workers: JoinSet<usize>, forsaken: impl Future<Output = ()>) {
         let phase = self.begin();
         for watch in &self.0.state.lock().watches {
             watch.end();
         }
-        if let Phase::Started { mut sources, .. } = phase {
+        let mut sources = if let Phase::Started { sources, .. } = phase { sources } else { JoinSet::new() };
+        let ended = async {
             while sources.join_next().await.is_some() {}
+            while let Some(ended) = workers.join_next().await {
+                number_of(ended);
+            }
+        };
+        select! {
+            biased;
+            () = ended => {}
+            () = forsaken => {
+                workers.abort_all();
+                sources.shutdown().await;
+                workers.shutdown().await;
+            }
         }
-        while let Some(ended) = workers.join_next().await {
-            number_of(ended);
+        // Runs that have just ended may have left something to wait for.
+        if let Some(Built { work, .. }) = self.0.built.get() {
+            work.deferrals.over().await;
         }
     }
 
@@ -221,7 +248,10 @@ impl<R: Key> Ends<'_, R> {
 
 impl<R: Key> Drop for Ends<'_, R> {
     fn drop(&mut self) {
-        drop(self.begin());
+        if let Phase::Started { mut sources, .. } = self.begin() {
+            sources.abort_all();
+            self.0.state.lock().aborted = sources;
+        }
         self.0.ended.send_replace(true);
     }
 }

@@ -96,8 +96,8 @@ async fn that_it_failed_and_that_it_did_not_stop_are_both_said() -> anyhow::Resu
     manager.add(Stage::Other, "deaf one", deaf)?;
     manager.add(Stage::Leader, "bad one", async |_cx| Err(anyhow::anyhow!("no luck")))?;
     let error = manager.run_until(pending()).await.unwrap_err();
-    let Some(ManagerError::Both { first, then }) = error.downcast_ref() else { panic!("{error}") };
-    assert!(matches!(**first, ManagerError::Failed { .. }) && matches!(**then, ManagerError::Grace { .. }));
+    let Some(ManagerError::Several(errors)) = error.downcast_ref() else { panic!("{error}") };
+    assert!(matches!(&errors[..], [ManagerError::Failed { .. }, ManagerError::Grace { .. }]), "{error}");
     Ok(())
 }
 

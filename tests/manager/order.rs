@@ -143,7 +143,7 @@ async fn a_kind_that_cannot_be_had_holds_up_who_needs_it_and_nobody_else() -> an
     let begun = Instant::now();
     let running = Running::new(manager);
     until(|| begun.elapsed() > Duration::from_secs(10)).await;
-    let unready = handle.check(Probe::Ready);
+    let unready = handle.check(Probe::Ready).await;
     let of_cache = unready.iter().find(|check| &*check.name == "cache").and_then(|check| check.failure.clone());
     assert!(of_cache.is_some_and(|failure| failure.contains("Secret")), "{unready:?}");
     let error = running.task.await?.expect_err("it needs them").to_string();
@@ -229,22 +229,22 @@ async fn it_is_ready_when_everything_has_started_and_everybody_says_so() -> anyh
     let server = server();
     let manager = builder(&server).build()?;
     let handle = manager.handle();
-    let failing = || -> Vec<String> {
-        let failing = handle.check(Probe::Ready).into_iter().filter(|check| check.failure.is_some());
+    let failing = async || -> Vec<String> {
+        let failing = handle.check(Probe::Ready).await.into_iter().filter(|check| check.failure.is_some());
         failing.map(|check| check.name.to_string()).collect()
     };
     let warm = handle.readiness("warm");
-    assert_eq!(failing(), ["started", "warm"]);
+    assert_eq!(failing().await, ["started", "warm"]);
     let running = Running::new(manager);
     handle.elected().await;
-    assert_eq!(failing(), ["warm"]);
+    assert_eq!(failing().await, ["warm"]);
     warm.ready();
-    assert!(failing().is_empty());
+    assert!(failing().await.is_empty());
     warm.not_ready("cold again");
-    assert_eq!(failing(), ["warm"]);
+    assert_eq!(failing().await, ["warm"]);
     drop(warm);
-    assert!(failing().is_empty());
+    assert!(failing().await.is_empty());
     handle.add_check(Probe::Ready, "panics", || panic!("asked"));
-    assert_eq!(failing(), ["panics"]);
+    assert_eq!(failing().await, ["panics"]);
     running.stop().await
 }
