@@ -48,6 +48,7 @@
 //! ```
 
 mod defer;
+mod ending;
 mod groups;
 mod inbox;
 mod metrics;
@@ -73,6 +74,7 @@ pub use crate::source::{ScopedWatch, WatchError, WatchHandle, WatchState, WatchS
 
 use self::{
     defer::Deferrals,
+    ending::Ending,
     inbox::Inbox,
     numbers::Numbers,
     run::State,
@@ -144,6 +146,7 @@ impl<R: Key> Controller<R> {
             queue,
             groups,
             deferrals: Arc::new(Deferrals::default()),
+            ending: Ending::default(),
             numbers: Numbers::default(),
             shutdown: self.0.shutdown.clone(),
             limit: Limit::new(settings.max_concurrent),

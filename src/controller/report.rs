@@ -107,13 +107,11 @@ impl<R: Key> Controller<R> {
         }
     }
 
-    /// Its runs and sources that have not ended, in words.
-    pub(crate) fn at_work(&self) -> Vec<String> {
-        let running = |entry: &Entry<R>| matches!(entry.state, EntryState::Running { .. });
-        let runs = self.queue().snapshot().into_iter().filter(running).map(|entry| format!("run of {:?}", entry.key));
+    /// Its runs and sources that have not ended since it was told to stop, in words.
+    pub(crate) fn left(&self) -> Vec<String> {
         let watches = self.watches();
         let sources = watches.iter().filter(|watch| !watch.has_ended()).map(|watch| format!("source {}", watch.name()));
-        runs.chain(sources).collect()
+        self.work().ending.left().into_iter().chain(sources).collect()
     }
 
     /// What is in its queue, at most so many keys, as text. It looks at every key: in async code call it from a blocking task.

@@ -238,6 +238,7 @@ impl<R: Key> Ends<'_, R> {
         let Self(shared) = self;
         shared.shutdown.cancel();
         if let Some(Built { work, .. }) = shared.built.get() {
+            work.ending.begin(&work.queue);
             work.queue.close();
             work.deferrals.end();
             work.inbox.end();

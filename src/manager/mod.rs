@@ -258,7 +258,7 @@ impl ManagerHandle {
         let (needs_leader, warms_up) = controller.leads();
         let stage = if needs_leader { Stage::Leader } else { Stage::Controllers };
         let name = controller.name().to_owned();
-        let left = |controller: Controller<R>| move || controller.at_work();
+        let left = |controller: Controller<R>| move || controller.left();
         if needs_leader && warms_up {
             let (warm, parts) = (controller.clone(), left(controller.clone()));
             let name = format!("warm-up of controller {name}");

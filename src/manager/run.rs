@@ -6,7 +6,7 @@
 use super::{
     Manager, ManagerError, ManagerHandle,
     election::{Elector, Fence, Lost},
-    stage::{Failed, Stage},
+    stage::{Failed, Group, Stage},
 };
 use crate::caught::caught;
 use parking_lot::Mutex;
@@ -98,6 +98,7 @@ impl ManagerHandle {
 
     /// Gives who did not stop in time.
     async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>) -> Vec<String> {
+        self.0.groups.iter().for_each(Group::close);
         // Longer than a clock can count is for ever.
         let deadline = grace.and_then(|grace| Instant::now().checked_add(grace));
         // What only a leader does is over before another one can lead, also if the lease is lost only now.

@@ -157,6 +157,8 @@ struct Tasks {
     named: HashMap<Id, Named>,
     /// Of those that have not returned, as far as is known.
     progress: Vec<watch::Receiver<Progress>>,
+    /// Nothing more is taken.
+    closed: bool,
 }
 
 /// A task.
@@ -181,8 +183,8 @@ impl Group {
     pub(super) fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => waiting.push(runnable),
-            State::Running(tasks) => self.spawn(tasks, runnable),
-            State::Over => return Err(ManagerError::Stopping(runnable.name.to_string())),
+            State::Running(tasks) if !tasks.closed => self.spawn(tasks, runnable),
+            State::Running(_) | State::Over => return Err(ManagerError::Stopping(runnable.name.to_string())),
         }
         Ok(())
     }
@@ -193,7 +195,7 @@ impl Group {
         let State::Waiting(waiting) = &mut *state else { return };
         let waiting = std::mem::take(waiting);
         let (running, named, progress) = (JoinSet::new(), HashMap::new(), Vec::new());
-        let mut started = Box::new(Tasks { runtime: Handle::current(), fence, running, named, progress });
+        let mut started = Box::new(Tasks { runtime: Handle::current(), fence, running, named, progress, closed: false });
         for runnable in waiting {
             self.spawn(&mut started, runnable);
         }
@@ -249,6 +251,20 @@ impl Group {
             // Who was dropped is not waited for.
             drop(behind.wait_for(|progress| *progress >= wanted).await);
         }
+    }
+
+    /// The manager is stopping: nothing more is taken, and what waits for its stage is dropped.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        let waited = match &mut *state {
+            State::Running(tasks) => {
+                tasks.closed = true;
+                None
+            }
+            waits_or_over => Some(std::mem::replace(waits_or_over, State::Over)),
+        };
+        drop(state);
+        drop(waited);
     }
 
     /// Tell them to stop, and wait for them; those that are left when `patience` resolves are dropped. Says who they are, and what of them was at work.

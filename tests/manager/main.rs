@@ -3,8 +3,10 @@
 mod admin;
 mod again;
 mod candidates;
+mod clusters;
 mod election;
 mod ends;
+mod health;
 mod history;
 mod leading;
 mod lint;
@@ -13,5 +15,7 @@ mod order;
 mod processes;
 mod proxy;
 mod recorder;
+mod shutdown;
+mod signals;
 mod support;
 mod web;

@@ -142,7 +142,8 @@ async fn the_metrics_say_what_has_happened() -> anyhow::Result<()> {
         r#"controller_runtime_reconcile_errors_total{controller="maps"} 1"#,
         r#"steersman_workqueue_retry_delay_seconds_count{name="maps",controller="maps"} 1"#,
         r#"leader_election_master_status{name="operator"} 1.0"#,
-        r#"rest_client_requests_total{code="201",method="POST",host=""} 2"#,
+        // The map, the event and the Lease.
+        r#"rest_client_requests_total{code="201",method="POST",host=""} 3"#,
         r#"steersman_events_said_total{reporter="painter"} 1"#,
         r#"steersman_cache_objects{cluster="",group="",version="v1",kind="ConfigMap",scope=""} 1.0"#,
         "certwatcher_read_certificate_total 1",

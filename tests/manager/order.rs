@@ -7,8 +7,6 @@ use steersman::{
     controller::Options,
     manager::{ManagerError, Probe, RunContext, Stage},
     prelude::*,
-    reconcile::ClusterRequest,
-    source::Kind,
 };
 use steersman_apiserver::Fault;
 use tokio::{sync::mpsc, time::Instant};
@@ -191,36 +189,6 @@ async fn a_controllers_name_is_taken_until_it_has_ended() -> anyhow::Result<()> 
     handle.elected().await;
     first.stop().await;
     until(|| handle.controller::<Request>("a").reconcile(nothing()).is_ok()).await;
-    running.stop().await
-}
-
-#[tokio::test(start_paused = true)]
-async fn clusters_come_and_go_while_it_runs() -> anyhow::Result<()> {
-    let (home, abroad) = (server(), server());
-    let manager = builder(&home).build()?;
-    let handle = manager.handle();
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let reconciler = reconcile::from_fn(move |request: ClusterRequest, _| {
-        tell.send(request.to_string()).expect("the test listens");
-        std::future::ready(Ok(Outcome::done()))
-    });
-    let fleet = handle.controller("fleet").reconcile(reconciler)?;
-    let running = Running::new(manager);
-    handle.elected().await;
-
-    let cluster = handle.add_cluster("abroad", client(&abroad))?;
-    assert!(matches!(handle.add_cluster("abroad", client(&abroad)), Err(ManagerError::NameTaken(_))));
-    let in_cluster = handler::in_cluster(cluster.name(), handler::object());
-    let watch = fleet.watch(Kind::with_cache(&cluster.cache(), Select::<ConfigMap>::new(), in_cluster))?;
-    watch.await_synced().await?;
-    let map = serde_json::json!({"metadata": {"namespace": "default", "name": "a"}});
-    cluster.client().create::<ConfigMap>(&serde_json::from_value(map)?).await?;
-    assert_eq!(told.recv().await.as_deref(), Some("abroad: default/a"));
-
-    cluster.remove().await;
-    assert!(handle.cluster("abroad").is_none());
-    until(|| fleet.watches().is_empty()).await;
-    handle.add_cluster("abroad", client(&abroad))?;
     running.stop().await
 }
 
