@@ -11,7 +11,7 @@ use steersman::{
     reconcile::ClusterRequest,
     source::Kind,
 };
-use steersman_apiserver::Fault;
+use steersman_apiserver::{Fault, RuleHandle};
 use tokio::sync::mpsc;
 
 #[tokio::test(start_paused = true)]
@@ -55,22 +55,21 @@ async fn a_cluster_is_on_readyz_and_in_metrics_until_it_is_removed() -> anyhow::
     let handle = manager.handle();
     let running = Running::new(manager);
     handle.elected().await;
-    let refused: Vec<_> =
-        ["list", "watch"].map(|verb| abroad.faults().add(Fault::on(&format!("{verb} configmaps")).status(403))).into();
+    let refused = ["list", "watch"].map(|verb| abroad.faults().add(Fault::on(&format!("{verb} configmaps")).status(403)));
     let cluster = handle.add_cluster("abroad", client(&abroad))?;
     assert!(matches!(handle.add_cluster("", client(&abroad)), Err(ManagerError::NameTaken(_))));
     let maps = cluster.cache().informer::<ConfigMap>()?;
-    until(|| cluster.cache().informers().iter().any(|informer| informer.stats.objects == 0)).await;
+    until(|| refused.iter().any(|rule| rule.hits() > 0)).await;
     let unready = said(&handle, "cache/abroad").await.and_then(|report| report.failure).unwrap_or_default();
     assert!(unready.starts_with("not synced: ConfigMap"), "{unready}");
     assert_eq!(said(&handle, "cache").await.and_then(|report| report.failure), None, "its own is another one");
 
-    drop(refused.into_iter().map(|rule| rule.remove()).collect::<Vec<_>>());
+    refused.iter().for_each(RuleHandle::remove);
     maps.await_synced().await?;
     assert_eq!(said(&handle, "cache/abroad").await.map(|report| report.failure), Some(None));
     let map = serde_json::json!({"metadata": {"namespace": "default", "name": "a"}});
     cluster.client().create::<ConfigMap>(&serde_json::from_value(map)?).await?;
-    until(|| maps.len().is_ok_and(|many| many == 1)).await;
+    until(|| maps.stats().objects == 1).await;
     let own = handle.cache().informer::<ConfigMap>()?;
     own.await_synced().await?;
     let page = handle.metrics_page();

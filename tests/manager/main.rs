@@ -12,6 +12,7 @@ mod leading;
 mod lint;
 mod metrics;
 mod order;
+mod pair;
 mod processes;
 mod proxy;
 mod recorder;
