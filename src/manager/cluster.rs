@@ -92,7 +92,6 @@ impl Cluster {
         drop(ended);
         ran
     }
-
 }
 
 /// Also if it is dropped.

@@ -73,12 +73,7 @@ impl Checks {
     }
 
     /// One that neither blocks nor panics. Gives what it is [held](Self::held) by.
-    pub(super) fn add_prompt(
-        &self,
-        probe: Probe,
-        name: &str,
-        ask: impl Fn() -> Answer + Send + Sync + 'static,
-    ) -> u64 {
+    pub(super) fn add_prompt(&self, probe: Probe, name: &str, ask: impl Fn() -> Answer + Send + Sync + 'static) -> u64 {
         self.push(probe, name, Ask::Prompt(Arc::new(ask)))
     }
 

@@ -195,7 +195,8 @@ impl Group {
         let State::Waiting(waiting) = &mut *state else { return };
         let waiting = std::mem::take(waiting);
         let (running, named, progress) = (JoinSet::new(), HashMap::new(), Vec::new());
-        let mut started = Box::new(Tasks { runtime: Handle::current(), fence, running, named, progress, closed: false });
+        let mut started =
+            Box::new(Tasks { runtime: Handle::current(), fence, running, named, progress, closed: false });
         for runnable in waiting {
             self.spawn(&mut started, runnable);
         }

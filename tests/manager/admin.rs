@@ -309,7 +309,8 @@ async fn who_asks_is_let_in_by_what_the_cluster_says_which_is_remembered_for_a_w
     }
     // Three tokens, and four questions about two of them.
     assert_eq!(asked.load(Relaxed), 7);
-    let (page, counted) = (handle.metrics_page(), "rest_client_requests_total{code=\"201\",method=\"POST\",host=\"\"} 7");
+    let (page, counted) =
+        (handle.metrics_page(), "rest_client_requests_total{code=\"201\",method=\"POST\",host=\"\"} 7");
     assert!(page.lines().any(|line| line == counted), "{page}");
     running.stop().await?;
 

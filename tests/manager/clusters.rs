@@ -55,7 +55,8 @@ async fn a_cluster_is_on_readyz_and_in_metrics_until_it_is_removed() -> anyhow::
     let handle = manager.handle();
     let running = Running::new(manager);
     handle.elected().await;
-    let refused = ["list", "watch"].map(|verb| abroad.faults().add(Fault::on(&format!("{verb} configmaps")).status(403)));
+    let refused =
+        ["list", "watch"].map(|verb| abroad.faults().add(Fault::on(&format!("{verb} configmaps")).status(403)));
     let cluster = handle.add_cluster("abroad", client(&abroad))?;
     assert!(matches!(handle.add_cluster("", client(&abroad)), Err(ManagerError::NameTaken(_))));
     let maps = cluster.cache().informer::<ConfigMap>()?;

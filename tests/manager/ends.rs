@@ -3,11 +3,7 @@
 use crate::support::{Log, Running, builder, nothing, server, until};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use std::{
-    future::pending,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::pending, sync::Arc, time::Duration};
 use steersman::manager::{ManagerError, RunContext, Stage};
 use steersman_apiserver::Fault;
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
@@ -146,7 +142,7 @@ async fn all_who_have_failed_are_named_also_if_it_was_told_to_stop_just_then() -
         let until = async move {
             drop(stopped.await);
             if !told {
-                pending().await
+                pending::<()>().await;
             }
         };
         let error = manager.run_until(until).await.unwrap_err();
@@ -166,7 +162,7 @@ async fn that_something_was_cancelled_is_no_error_in_who_was_told_to_stop_and_on
                 cx.stopped().await;
             }
             task.abort();
-            Ok(task.await.context("of its own")?)
+            task.await.context("of its own")
         })?;
         let handle = manager.handle();
         manager.add(Stage::Leader, "adds too late", async move |cx: RunContext| {
@@ -194,9 +190,7 @@ async fn while_it_stops_nothing_is_added_to_any_stage() -> anyhow::Result<()> {
     let (handle, said) = (manager.handle(), log.clone());
     manager.add(Stage::Leader, "adds", async move |cx: RunContext| {
         cx.stopped().await;
-        for stage in
-            [Stage::Server, Stage::Cache, Stage::Other, Stage::Gate, Stage::Controllers, Stage::Leader]
-        {
+        for stage in [Stage::Server, Stage::Cache, Stage::Other, Stage::Gate, Stage::Controllers, Stage::Leader] {
             let refused = handle.add(stage, "late", async |_cx| panic!("it runs")).unwrap_err();
             said.say(refused.to_string());
         }

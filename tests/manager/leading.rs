@@ -193,8 +193,7 @@ async fn a_panic_of_the_election_ends_the_leaders_work_and_the_manager_and_is_to
     assert!(words.starts_with("leader election: panicked, and does not lead any more: no luck; then "), "{words}");
 
     // While it waits.
-    let manager =
-        Manager::builder(panicking(&server, |_| true)).leader_election("operator", "default").build()?;
+    let manager = Manager::builder(panicking(&server, |_| true)).leader_election("operator", "default").build()?;
     log.runnable(&manager, Stage::Leader, "never");
     let error = manager.run_until(std::future::pending()).await.unwrap_err().to_string();
     assert_eq!(error, "leader election: panicked, and does not lead any more: no luck");

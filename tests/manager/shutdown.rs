@@ -17,6 +17,7 @@ use std::{
 };
 use steersman::{
     admin::Admin,
+    client::Patch,
     controller::{Options, WatchState},
     handler::Enqueue,
     manager::{Manager, RunContext, Stage},
@@ -84,6 +85,20 @@ async fn under_load_what_runs_is_finished_and_of_everything_a_manager_has_no_tas
         let controller = controller.reconcile(runs.reconciler())?;
         (0..100).for_each(|number| controller.queue().add(Request::new("default", &number.to_string())));
     }
+    // One whose requests are held back until the cache shows what it has written.
+    let (client, written) = (handle.client(), runs.clone());
+    let writer = manager.controller("writes").for_::<ConfigMap>().max_concurrent(8);
+    let writer = writer.reconcile(reconcile::from_fn(move |request: Request, _| {
+        let (client, Runs { inside, ended }) = (client.clone(), written.clone());
+        async move {
+            inside.fetch_add(1, SeqCst);
+            let change = Patch::Merge(json!({"data": {"runs": ended.load(SeqCst).to_string()}}));
+            let written = client.patch::<ConfigMap>(&request, &change).await;
+            inside.fetch_sub(1, SeqCst);
+            ended.fetch_add(1, SeqCst);
+            Ok(written.map(|_| Outcome::done())?)
+        }
+    }))?;
     let fleet = manager.controller("fleet").reconcile(runs.reconciler::<ClusterRequest>())?;
     let in_cluster = handler::in_cluster("abroad", handler::object());
     fleet.watch(Kind::with_cache(&cluster.cache(), Select::<ConfigMap>::new(), in_cluster))?;
@@ -114,6 +129,7 @@ async fn under_load_what_runs_is_finished_and_of_everything_a_manager_has_no_tas
     assert!(idle.read(&mut [0; 512]).await? > 0);
     assert_eq!(get(address, "/readyz").await?.body, "ok");
     until(|| runs.ended.load(SeqCst) > 1000 && fleet.stats().requeue_after > 10).await;
+    until(|| writer.stats().deferred > 10).await;
     assert!(alive() > before + 20, "{} tasks", alive() - before);
     running.stop().await?;
     assert_eq!(alive(), before, "nothing is left that could do anything");
@@ -156,7 +172,9 @@ async fn who_overruns_the_grace_period_is_named_with_its_runs_and_sources_and_no
         });
         let controller = manager.controller("maps").for_::<ConfigMap>().max_concurrent(2).reconcile(stuck)?;
         controller.watch(source::from_fn("deaf", deaf))?;
-        ["a", "b", "c"].iter().for_each(|name| controller.queue().add(Request::new("default", name)));
+        for name in ["a", "b", "c"] {
+            controller.queue().add(Request::new("default", name));
+        }
         let running = Running::new(manager);
         until(|| begun.load(SeqCst) == 2).await;
         let ended = running.stop().await;

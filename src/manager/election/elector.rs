@@ -193,7 +193,10 @@ impl Standby<'_> {
             Some(claim) if self.was_claimed() => claim.record.renewed(),
             before => {
                 // One that is gone is counted on: nobody shall lead twice by one number.
-                let record = Record::taken(options, self.seen.as_ref().map_or(0, |seen| seen.record.transitions().saturating_add(1)));
+                let record = Record::taken(
+                    options,
+                    self.seen.as_ref().map_or(0, |seen| seen.record.transitions().saturating_add(1)),
+                );
                 match before.as_ref().filter(|claim| claim.version == version) {
                     Some(claim) => record.at_the_time_of(&claim.record),
                     None => record,

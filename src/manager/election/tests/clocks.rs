@@ -4,8 +4,7 @@ use super::*;
 use tokio::time::{advance, sleep};
 
 /// What a clock on a wall may say.
-const WALLS: [&str; 3] =
-    ["2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z", "1970-01-01T00:00:00.000000Z"];
+const WALLS: [&str; 3] = ["2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z", "1970-01-01T00:00:00.000000Z"];
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_whose_clock_jumps_takes_nothing_that_was_renewed_meanwhile() {
