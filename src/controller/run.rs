@@ -269,3 +269,81 @@ impl<R: Key> fmt::Debug for ControllerTask<R> {
         f.debug_tuple("ControllerTask").field(&self.controller).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        reconcile::{self, Request},
+        source,
+    };
+    use tokio::{sync::Semaphore, task::yield_now};
+
+    fn alive() -> usize {
+        Handle::current().metrics().num_alive_tasks()
+    }
+
+    /// One whose two runs and whose source never end; a permit for each that has begun.
+    fn stuck() -> (Controller<Request>, ControllerTask<Request>, Arc<Semaphore>) {
+        let begun = Arc::new(Semaphore::new(0));
+        let begins = begun.clone();
+        let reconciler = reconcile::from_fn(move |_: Request, _| {
+            begins.add_permits(1);
+            pending()
+        });
+        let built = Controller::builder("stuck").max_concurrent(2).build(reconciler);
+        let (controller, task) = built.expect("it is built");
+        let deaf = source::from_fn("deaf", async |_, cx| {
+            cx.synced();
+            pending().await
+        });
+        controller.watch(deaf).expect("it is watched");
+        (controller, task, begun)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forsaken_it_names_what_is_left_and_leaves_no_task() {
+        let before = alive();
+        let (controller, task, begun) = stuck();
+        for name in ["a", "b", "c"] {
+            controller.queue().add(Request::new("default", name));
+        }
+        let (named, at_work) = (controller.clone(), begun.clone());
+        let stop = async move { drop(at_work.acquire_many(2).await) };
+        let forsaken = async move {
+            // The queue is closed, and nobody has ended.
+            yield_now().await;
+            assert_eq!(named.left(), ["run of default/a", "run of default/b", "source deaf"]);
+        };
+        task.run_until_forsaken(stop, forsaken).await.expect("it has started");
+        assert_eq!(alive(), before, "on this thread nobody could have ended since");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn warm_and_never_run_it_leaves_no_task() {
+        let before = alive();
+        let (controller, task, _) = stuck();
+        controller.warm_up().await.expect("it is synced");
+        assert_eq!(alive(), before + 1);
+        drop(task);
+        controller.stop().await;
+        assert_eq!(alive(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_ends_while_others_are_waited_for_is_not_named() {
+        let (controller, task, begun) = stuck();
+        let short = Request::new("default", "short");
+        controller.queue().add(short.clone());
+        let (named, at_work) = (controller.clone(), begun.clone());
+        let stop = async move { drop(at_work.acquire().await) };
+        let forsaken = async move {
+            yield_now().await;
+            assert_eq!(named.left()[0], "run of default/short");
+            named.work().ending.ran(&short);
+            assert_eq!(named.left(), ["source deaf"]);
+        };
+        task.run_until_forsaken(stop, forsaken).await.expect("it has started");
+        assert!(controller.left().is_empty());
+    }
+}
