@@ -125,7 +125,9 @@ mod tests {
             let asking = asking.clone();
             async move { asking.ask().await }
         });
-        tokio::task::yield_now().await;
+        while asked.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
         // Time stands still while a thread is at work.
         advance(PATIENCE).await;
         let late = Err("no answer within 5 s".to_owned());

@@ -48,6 +48,12 @@ fn stuck(handle: &ManagerHandle, name: &str) -> (mpsc::Sender<()>, Arc<AtomicUsi
     (free, asked)
 }
 
+async fn until_asked(asked: &AtomicUsize) {
+    while asked.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn only_what_is_asked_for_is_asked() -> anyhow::Result<()> {
     let (handle, address, running) = serving(100).await?;
@@ -78,10 +84,7 @@ async fn a_check_that_hangs_holds_up_nobody_who_did_not_ask_for_it() -> anyhow::
     let (handle, address, running) = serving(100).await?;
     let (free, asked) = stuck(&handle, "stuck");
     let waiting: Vec<_> = (0..20).map(|_| tokio::spawn(get(address, "/readyz"))).collect();
-    // Until it hangs.
-    while asked.load(SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_asked(&asked).await;
     assert_eq!(get(address, "/readyz/cache").await?.body, "ok");
     assert_eq!(get(address, "/readyz?exclude=stuck").await?.body, "ok");
     assert_eq!(get(address, "/healthz").await?.body, "ok");
@@ -106,6 +109,7 @@ async fn a_check_that_gives_no_answer_has_failed_after_five_seconds_and_the_othe
             async move { handle.check(Probe::Ready).await }
         });
         tokio::task::yield_now().await;
+        until_asked(&asked).await;
         // Time stands still while a thread is at work.
         tokio::time::advance(Duration::from_secs(5)).await;
         let said: Vec<_> = reports.await?.into_iter().skip(2).map(|report| report.failure).collect();
