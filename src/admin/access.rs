@@ -4,7 +4,7 @@
 //! questions: so many are asked at once, and those who wait too long are sent away.
 
 use super::memory::Memory;
-use crate::client::Client;
+use crate::client::{Client, Link};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Request, StatusCode, header, request::Parts};
 use ring::digest::{SHA256, digest};
@@ -73,7 +73,7 @@ struct User {
 }
 
 pub(super) struct Gate {
-    client: kube_client::Client,
+    link: Link,
     review_health: bool,
     people: Memory<Hashed, Option<Arc<User>>>,
     rights: Memory<(Hashed, String, String), bool>,
@@ -91,7 +91,7 @@ enum Refusal {
 impl Gate {
     pub(super) fn new(client: &Client, review_health: bool) -> Self {
         Self {
-            client: client.kube().clone(),
+            link: client.link().clone(),
             review_health,
             people: Memory::new(ANSWERS),
             rights: Memory::new(ANSWERS),
@@ -154,7 +154,7 @@ impl Gate {
                 .header(header::CONTENT_TYPE, "application/json")
                 .body(body.into_bytes())
                 .map_err(kube_client::Error::HttpError)?;
-            self.client.request::<Answer<T>>(request).await
+            self.link.ask::<Answer<T>>(request).await
         });
         let error = match asked.await {
             Ok(Ok(answer)) => return Ok(answer.status),

@@ -5,7 +5,7 @@
 use crate::manager::{CheckReport, Probe};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq)]
@@ -27,6 +27,10 @@ impl Asked {
         }
         asked
     }
+
+    pub(super) fn excludes(&self, check: &str) -> bool {
+        self.exclude.iter().any(|name| name == check)
+    }
 }
 
 pub(super) fn name(probe: Probe) -> &'static str {
@@ -36,21 +40,28 @@ pub(super) fn name(probe: Probe) -> &'static str {
     }
 }
 
-/// All checks.
-pub(super) fn all(probe: Probe, mut reports: Vec<CheckReport>, asked: &Asked) -> (StatusCode, String) {
+/// All checks: what was said, and the names of those that were not asked.
+pub(super) fn all(
+    probe: Probe,
+    reports: Vec<CheckReport>,
+    excluded: Vec<Arc<str>>,
+    asked: &Asked,
+) -> (StatusCode, String) {
     let page = name(probe);
-    reports.sort_by(|one, other| one.name.cmp(&other.name));
-    let is_excluded = |report: &CheckReport| asked.exclude.iter().any(|name| **name == *report.name);
+    let known = |name: &&String| excluded.iter().any(|excluded| **excluded == ***name);
+    let unknown: Vec<_> = asked.exclude.iter().filter(|name| !known(name)).map(|name| format!("{name:?}")).collect();
+    let said = reports.into_iter().map(|report| (report.name, Some(report.failure)));
+    let mut checks: Vec<_> = said.chain(excluded.into_iter().map(|name| (name, None))).collect();
+    checks.sort();
     let (mut failed, mut lines) = (false, String::new());
-    for report in &reports {
-        let name = &report.name;
+    for (name, said) in checks {
         // Writing to a string does not fail.
-        let _ = match &report.failure {
-            _ if is_excluded(report) => writeln!(lines, "[+]{name} excluded: ok"),
-            None => writeln!(lines, "[+]{name} ok"),
-            Some(failure) => {
+        let _ = match said {
+            None => writeln!(lines, "[+]{name} excluded: ok"),
+            Some(None) => writeln!(lines, "[+]{name} ok"),
+            Some(Some(failure)) => {
                 failed = true;
-                tracing::info!(page, check = &**name, failure, "a check fails");
+                tracing::info!(page, check = &*name, failure, "a check fails");
                 writeln!(lines, "[-]{name} failed: reason withheld")
             }
         };
@@ -58,8 +69,6 @@ pub(super) fn all(probe: Probe, mut reports: Vec<CheckReport>, asked: &Asked) ->
     if !failed && !asked.verbose {
         return (StatusCode::OK, "ok".into());
     }
-    let known = |name: &&String| reports.iter().any(|report| *report.name == ***name);
-    let unknown: Vec<_> = asked.exclude.iter().filter(|name| !known(name)).map(|name| format!("{name:?}")).collect();
     if !unknown.is_empty() {
         let unknown = unknown.join(", ");
         let _ = writeln!(lines, "warn: some health checks cannot be excluded: no matches for {unknown}");

@@ -63,7 +63,7 @@ pub struct Admin {
     pub review_health: bool,
     /// Whether debug pages are shown. By default if only this machine can ask, or access is reviewed.
     pub debug: Option<bool>,
-    /// How many connections there can be; more have to wait. 100 by default.
+    /// How many connections there can be. Beyond that health pages are served all the same, on a few more connections, and others are told to ask again. 100 by default.
     pub max_connections: usize,
     /// Pages of your own, for paths that are not taken.
     pub routes: Option<axum::Router>,
@@ -138,7 +138,8 @@ impl ManagerHandle {
         let pages = Pages { manager: self.clone(), debug: admin.shows_debug(), tells_why: admin.tells_why() };
         let door = Door { tls, gate, router: pages.router(admin.routes), most: admin.max_connections.max(1) };
         let fresh = certificates.clone();
-        self.add(Stage::Server, &format!("admin server on {address}"), async move |cx: RunContext| {
+        let named = format!("admin server on {address}");
+        self.add_with_parts(Stage::Server, &named, Vec::new, async move |cx: RunContext| {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tracing::info!(%address, tls = fresh.is_some(), "serving metrics, health and debug pages");
             cx.ready();
@@ -149,7 +150,7 @@ impl ManagerHandle {
                 }
             };
             select! {
-                () = door.serve(listener, cx.stopped()) => Ok(()),
+                () = door.serve(listener, cx.stopped(), cx.forsaken()) => Ok(()),
                 () = fresh => Ok(()),
             }
         })?;

@@ -4,7 +4,7 @@ use super::{
     debug::{json, limit},
     health::{self, Asked},
 };
-use crate::manager::{CheckReport, ManagerHandle, Probe};
+use crate::manager::{ManagerHandle, Probe};
 use axum::{
     Router,
     extract::{Path, State},
@@ -12,14 +12,10 @@ use axum::{
     routing::get,
 };
 use http::{HeaderValue, StatusCode, Uri, header};
-use std::time::Duration;
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::task::spawn_blocking;
 
 /// What Prometheus calls the format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// How long checks may take together.
-const CHECKS: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub(super) struct Pages {
@@ -54,23 +50,19 @@ impl Pages {
             None => router,
         }
     }
-
-    /// On a thread that may wait: checks are anybody's functions.
-    async fn ask(&self, probe: Probe) -> Vec<CheckReport> {
-        let manager = self.manager.clone();
-        let asked = timeout(CHECKS, spawn_blocking(move || manager.check(probe))).await;
-        let late = || vec![CheckReport::failed("checks", &format!("no answer within {} s", CHECKS.as_secs()))];
-        asked.ok().and_then(Result::ok).unwrap_or_else(late)
-    }
 }
 
 fn of_probe(router: Router<Pages>, path: &str, probe: Probe) -> Router<Pages> {
     let all = move |State(pages): State<Pages>, uri: Uri| async move {
         let asked = Asked::from_query(uri.query().unwrap_or_default());
-        health::respond(health::all(probe, pages.ask(probe).await, &asked))
+        let checks = pages.manager.checks();
+        let excluded = checks.names(probe).into_iter().filter(|name| asked.excludes(name)).collect();
+        let reports = checks.ask(probe, |name| !asked.excludes(name)).await;
+        health::respond(health::all(probe, reports, excluded, &asked))
     };
     let one = move |State(pages): State<Pages>, Path(check): Path<String>| async move {
-        match health::one(probe, pages.ask(probe).await, &check, pages.tells_why) {
+        let reports = pages.manager.checks().ask(probe, |name| name == check).await;
+        match health::one(probe, reports, &check, pages.tells_why) {
             Some(said) => health::respond(said),
             None => StatusCode::NOT_FOUND.into_response(),
         }
@@ -92,7 +84,7 @@ async fn queue(State(pages): State<Pages>, Path(controller): Path<String>, uri: 
 }
 
 async fn checks(State(pages): State<Pages>) -> Response {
-    let (health, ready) = (pages.ask(Probe::Health).await, pages.ask(Probe::Ready).await);
+    let (health, ready) = tokio::join!(pages.manager.check(Probe::Health), pages.manager.check(Probe::Ready));
     json(move || Some(serde_json::json!({ "healthz": health, "readyz": ready }))).await
 }
 

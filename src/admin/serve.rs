@@ -1,11 +1,11 @@
 //! Connections: so many, each for so long, HTTP/1.1.
 //!
-//! What holds: nobody can keep a connection without asking, nor ask for ever. When the server is told to stop, it accepts nobody, lets requests end for
-//! a few seconds, and leaves no task.
+//! What holds: nobody can keep a connection without asking, nor ask for ever. When all places are taken, a few more are there for health pages: whoever restarts
+//! this process for want of an answer has one. When the server is told to stop, it accepts nobody, lets requests end for a few seconds, and leaves no task.
 
-use super::access::Gate;
-use axum::{Router, body::Body};
-use http::{Request, Response};
+use super::access::{Gate, is_health};
+use axum::{Router, body::Body, response::IntoResponse};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
@@ -30,6 +30,10 @@ const HEAD: Duration = Duration::from_secs(30);
 const LIFE: Duration = Duration::from_mins(5);
 /// How long requests may take to end, then, and once the server stops.
 const GRACE: Duration = Duration::from_secs(5);
+/// How many places there are beside, for health pages.
+const RESERVED: usize = 8;
+/// How long a client may take there, for each of the above.
+const BRIEF: Duration = Duration::from_secs(2);
 /// How many bytes the head of a request may have.
 const MAX_HEAD: usize = 32 << 10;
 
@@ -40,9 +44,23 @@ pub(super) struct Door {
     pub(super) most: usize,
 }
 
+/// Where a connection is.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Any,
+    /// Health pages only, one each.
+    Reserved,
+}
+
 impl Door {
-    pub(super) async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let places = Arc::new(Semaphore::new(self.most));
+    /// Until it is told to stop, and requests have ended, or their time is over, or nobody waits for them: it is `forsaken`.
+    pub(super) async fn serve(
+        self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+        forsaken: impl Future<Output = ()>,
+    ) {
+        let places = Arc::new(Semaphore::new(self.most.saturating_add(RESERVED).min(Semaphore::MAX_PERMITS)));
         let door = Arc::new(self);
         let stopping = CancellationToken::new();
         let mut connections = JoinSet::new();
@@ -50,10 +68,10 @@ impl Door {
         loop {
             let next = async {
                 // Nobody closes it.
-                let place = places.clone().acquire_owned().await;
-                (place, listener.accept().await)
+                let taken = places.clone().acquire_owned().await;
+                (taken, listener.accept().await)
             };
-            let (place, accepted) = select! {
+            let (taken, accepted) = select! {
                 biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => continue,
@@ -62,9 +80,10 @@ impl Door {
             match accepted {
                 Ok((stream, _)) => {
                     let (door, stopping) = (door.clone(), stopping.clone());
+                    let place = if places.available_permits() < RESERVED { Place::Reserved } else { Place::Any };
                     connections.spawn(async move {
-                        door.connection(stream, stopping).await;
-                        drop(place);
+                        door.connection(stream, place, stopping).await;
+                        drop(taken);
                     });
                 }
                 // A client that gave up is its own affair. Anything else, as too many open files, takes a while to pass.
@@ -78,30 +97,39 @@ impl Door {
         drop(listener);
         stopping.cancel();
         let ended = async { while connections.join_next().await.is_some() {} };
-        drop(timeout(GRACE, ended).await);
+        select! {
+            _ = timeout(GRACE, ended) => {}
+            () = forsaken => {}
+        }
         connections.shutdown().await;
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, stopping: CancellationToken) {
-        let Some(tls) = self.tls.clone() else { return self.http(stream, stopping).await };
-        let handshake = timeout(HANDSHAKE, TlsAcceptor::from(tls).accept(stream));
+    async fn connection(self: Arc<Self>, stream: TcpStream, place: Place, stopping: CancellationToken) {
+        let Some(tls) = self.tls.clone() else { return self.http(stream, place, stopping).await };
+        let handshake = timeout(place.most(HANDSHAKE), TlsAcceptor::from(tls).accept(stream));
         let accepted = select! {
             accepted = handshake => accepted,
             () = stopping.cancelled() => return,
         };
         // Whoever fails the handshake has been told why by an alert.
         if let Ok(Ok(stream)) = accepted {
-            self.http(stream, stopping).await;
+            self.http(stream, place, stopping).await;
         }
     }
 
-    async fn http(self: Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send, stopping: CancellationToken) {
+    async fn http(
+        self: Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        place: Place,
+        stopping: CancellationToken,
+    ) {
         let service = service_fn(move |request| {
             let door = self.clone();
-            async move { Ok::<_, Infallible>(door.answer(request).await) }
+            async move { Ok::<_, Infallible>(door.answer(request, place).await) }
         });
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(MAX_HEAD);
+        builder.timer(TokioTimer::new()).header_read_timeout(place.most(HEAD)).max_buf_size(MAX_HEAD);
+        builder.keep_alive(place == Place::Any);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         // How a connection ends is its client's affair.
         select! {
@@ -113,8 +141,11 @@ impl Door {
         drop(timeout(GRACE, connection).await);
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, place: Place) -> Response<Body> {
         let (parts, body) = request.into_parts();
+        if place == Place::Reserved && !is_health(parts.uri.path()) {
+            return crowded();
+        }
         if let Some(gate) = &self.gate
             && let Some(refused) = gate.refuse(&parts).await
         {
@@ -124,6 +155,19 @@ impl Door {
         let mut router = self.router.clone();
         router.call(Request::from_parts(parts, body)).await.unwrap_or_else(|never| match never {})
     }
+}
+
+impl Place {
+    fn most(self, time: Duration) -> Duration {
+        if self == Self::Reserved { time.min(BRIEF) } else { time }
+    }
+}
+
+fn crowded() -> Response<Body> {
+    let words = "too many connections: end some, ask again, or raise `Admin::max_connections`\n";
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn is_of_the_client(error: &io::Error) -> bool {

@@ -5,11 +5,12 @@
 use super::{Cache, InformerState, InformerStats, registry::WeakCache};
 use crate::page::{Named, Page};
 use kube_core::GroupVersionKind;
+use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
-use std::fmt;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// A cache's informers as metrics, labelled `group`, `version`, `kind` and `scope`; the last is empty, which to Prometheus is no label at all, where an
-/// informer keeps all objects of its kind. It does not keep the cache alive.
+/// The informers of caches as metrics, labelled `cluster`, `group`, `version`, `kind` and `scope`. `cluster` is empty, which to Prometheus is no label at all, for
+/// the one that it was made with; `scope`, where an informer keeps all objects of its kind. It does not keep caches alive. A clone shares them.
 ///
 /// | metric | |
 /// |---|---|
@@ -43,18 +44,40 @@ use std::fmt;
 /// registry.register_collector(Box::new(CacheMetrics::new(&cache)));
 /// # }
 /// ```
-#[derive(Debug)]
-pub struct CacheMetrics(WeakCache);
+#[derive(Clone, Debug)]
+pub struct CacheMetrics(Arc<Mutex<BTreeMap<String, WeakCache>>>);
 
 impl CacheMetrics {
     /// Of this cache, and all informers it will ever have.
     pub fn new(cache: &Cache) -> Self {
-        Self(cache.downgrade())
+        let metrics = Self(Arc::default());
+        metrics.watch("", cache);
+        metrics
+    }
+
+    /// Show another cluster's, too.
+    pub fn watch(&self, cluster: &str, cache: &Cache) {
+        self.0.lock().insert(cluster.to_owned(), cache.downgrade());
+    }
+
+    /// Do not show it any longer, whoever has it.
+    pub fn forget(&self, cluster: &str) {
+        self.0.lock().remove(cluster);
+    }
+
+    fn read(&self) -> Vec<Row> {
+        let known: Vec<_> = self.0.lock().iter().map(|(cluster, cache)| (cluster.clone(), cache.upgrade())).collect();
+        let of_one = |(cluster, cache): (String, Option<Cache>)| {
+            let informers = cache.map(|cache| cache.rows()).unwrap_or_default();
+            informers.into_iter().map(move |row| Row { cluster: cluster.clone(), ..row })
+        };
+        known.into_iter().flat_map(of_one).collect()
     }
 }
 
 /// One informer on the page.
 pub(super) struct Row {
+    pub(super) cluster: String,
     pub(super) gvk: GroupVersionKind,
     pub(super) scope: String,
     pub(super) state: InformerState,
@@ -64,13 +87,14 @@ pub(super) struct Row {
 impl Row {
     fn labels(&self) -> Vec<(&'static str, String)> {
         let GroupVersionKind { group, version, kind } = self.gvk.clone();
-        vec![("group", group), ("version", version), ("kind", kind), ("scope", self.scope.clone())]
+        let (cluster, scope) = (self.cluster.clone(), self.scope.clone());
+        vec![("cluster", cluster), ("group", group), ("version", version), ("kind", kind), ("scope", scope)]
     }
 }
 
 impl Collector for CacheMetrics {
     fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
-        let rows = self.0.upgrade().map(|cache| cache.rows()).unwrap_or_default();
+        let rows = self.read();
         if rows.is_empty() { Ok(()) } else { write(&mut Page(&mut page), &rows) }
     }
 }

@@ -181,6 +181,7 @@ impl Cache {
     /// The same for metrics.
     pub(super) fn rows(&self) -> Vec<Row> {
         let row = |declared: &Arc<Declared>| Row {
+            cluster: String::new(),
             gvk: declared.gvk.clone(),
             scope: declared.plan.scope.to_string(),
             state: InformerState::of(declared.core.condition()),

@@ -1,14 +1,20 @@
-//! A client of kube's, and what it was asked: every request that goes through [`Link::send`] is counted by how it ended.
+//! A client of kube's, and what it was asked: every request that goes through a [`Link`] is counted by how it ended.
 
+use super::wire::refusal;
 use crate::{
     cache::Cache,
     page::{Page, Sample},
 };
+use futures_util::Stream;
 use hashbrown::HashMap;
 use http::{Method, Request, Response};
-use kube_client::{Client, client::Body};
+use http_body_util::BodyExt;
+use kube_client::{Client, Error, client::Body};
+use kube_core::WatchEvent;
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::{fmt, ops::Deref, sync::Arc};
 
 /// Where requests go. A clone counts with it.
@@ -44,12 +50,47 @@ impl Link {
         self.requests.clone()
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, kube_client::Error> {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let method = request.method().clone();
         let answer = self.kube.send(request).await;
-        let ended = answer.as_ref().ok().map(|response| response.status().as_u16());
-        *self.requests.0.counts.lock().entry((method, ended)).or_default() += 1;
+        self.requests.count(method, answer.as_ref().ok().map(|response| response.status().as_u16()));
         answer
+    }
+
+    /// What the answer says, or why it says no. Not kube's own: that logs what it cannot read, and answers may be secret.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, Error> {
+        let (parts, body) = self.send(request.map(Body::from)).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        if !parts.status.is_success() {
+            return Err(Error::Api(Box::new(refusal(&Response::from_parts(parts, body)))));
+        }
+        serde_json::from_slice(&body).map_err(Error::SerdeError)
+    }
+
+    /// A watch, counted when it begins.
+    pub(crate) async fn watch(
+        &self,
+        request: Request<Vec<u8>>,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<>, Error> {
+        let method = request.method().clone();
+        let watch = self.kube.request_events(request).await;
+        let ended = match &watch {
+            Ok(_) => Some(200),
+            Err(Error::Api(status)) => Some(status.code),
+            Err(_) => None,
+        };
+        self.requests.count(method, ended);
+        watch
+    }
+}
+
+impl Requests {
+    fn count(&self, method: Method, ended: Ended) {
+        *self.0.counts.lock().entry((method, ended)).or_default() += 1;
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -69,7 +110,8 @@ impl From<Client> for Link {
     }
 }
 
-/// The requests of a client and of the cache that it reads from, under client-go's name: `rest_client_requests_total` with `code`, `method` and `host`.
+/// The requests of clients and of the caches that they read from, under client-go's name: `rest_client_requests_total` with `code`, `method` and `host`. A clone
+/// shares the clients.
 ///
 /// Counted are reads, writes, lists and watches, each once, whatever retries lie below; not discovery, nor what is done by [`Client::kube`](super::Client::kube).
 /// `code` is `<error>` where there was no answer; `host` is empty, which to Prometheus is no label at all, if the client was made from a ready one.
@@ -83,18 +125,45 @@ impl From<Client> for Link {
 /// registry.register_collector(Box::new(ClientMetrics::new(&client)));
 /// # }
 /// ```
-pub struct ClientMetrics(Vec<Requests>);
+#[derive(Clone)]
+pub struct ClientMetrics(Arc<Mutex<Vec<Requests>>>);
 
 impl ClientMetrics {
     /// Of this client and all that were made from it, and its cache.
     pub fn new(client: &super::Client) -> Self {
-        let cache = client.0.cache.as_ref().map(Cache::requests);
-        Self([client.0.family.link.requests()].into_iter().chain(cache).collect())
+        let metrics = Self(Arc::default());
+        metrics.watch(client);
+        metrics
+    }
+
+    /// Count those of another client, too.
+    pub fn watch(&self, client: &super::Client) {
+        of(client).for_each(|requests| self.watch_requests(requests));
+    }
+
+    /// Count them no longer. What they were is kept for as long as others ask the same server: a counter does not go back.
+    pub fn forget(&self, client: &super::Client) {
+        let mut known = self.0.lock();
+        for gone in of(client) {
+            known.retain(|requests| !requests.is(&gone));
+            if let Some(Requests(heir)) = known.iter().find(|requests| requests.0.host == gone.0.host) {
+                for (ended, many) in gone.0.counts.lock().drain() {
+                    *heir.counts.lock().entry(ended).or_default() += many;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn watch_requests(&self, requests: Requests) {
+        let mut known = self.0.lock();
+        if !known.iter().any(|other| other.is(&requests)) {
+            known.push(requests);
+        }
     }
 
     fn samples(&self) -> Vec<Sample<u64>> {
         let mut sums: HashMap<_, u64> = HashMap::new();
-        for Requests(counts) in &self.0 {
+        for Requests(counts) in &*self.0.lock() {
             for ((method, ended), many) in &*counts.counts.lock() {
                 let code = ended.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
                 *sums.entry((code, method.to_string(), counts.host.clone())).or_default() += many;
@@ -105,6 +174,11 @@ impl ClientMetrics {
         let label = |((code, method, host), many)| (vec![("code", code), ("method", method), ("host", host)], many);
         sorted.into_iter().map(label).collect()
     }
+}
+
+/// A client's own, and its cache's.
+fn of(client: &super::Client) -> impl Iterator<Item = Requests> + use<> {
+    [client.link().requests()].into_iter().chain(client.0.cache.as_ref().map(Cache::requests))
 }
 
 impl Collector for ClientMetrics {

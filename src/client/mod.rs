@@ -143,7 +143,12 @@ impl Client {
 
     /// For what is not here: logs, exec, watches of your own.
     pub fn kube(&self) -> &kube_client::Client {
-        self.0.family.link.kube()
+        self.link().kube()
+    }
+
+    /// Where its requests are counted.
+    pub(crate) fn link(&self) -> &Link {
+        &self.0.family.link
     }
 
     /// As the type says, or the server.

@@ -72,7 +72,7 @@ pub(super) struct PageMeta {
 impl Client {
     /// The body of the answer; what is no success is an error in the server's words.
     pub(super) async fn send(&self, asking: Asking, list: bool) -> Result<Bytes> {
-        let response = self.0.family.link.send(asking.request(list)?).await?;
+        let response = self.link().send(asking.request(list)?).await?;
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         if parts.status.is_success() { Ok(body) } else { Err(refusal(&Response::from_parts(parts, body)).into()) }
@@ -80,7 +80,7 @@ impl Client {
 }
 
 /// In the server's words, or in those of what answered instead: proxies do.
-fn refusal(response: &Response<Bytes>) -> Status {
+pub(super) fn refusal(response: &Response<Bytes>) -> Status {
     let code = response.status().as_u16();
     let mut status: Status = serde_json::from_slice(response.body()).unwrap_or_default();
     if status.message.is_empty() {

@@ -95,4 +95,33 @@ impl<R: Key> Deferrals<R> {
         self.held.lock().clear();
         self.waiting.lock().abort_all();
     }
+
+    /// [`Self::end`], and nothing of it is left.
+    pub(super) async fn over(&self) {
+        self.end();
+        let mut waiting = std::mem::take(&mut *self.waiting.lock());
+        waiting.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        controller::Controller,
+        reconcile::{self, Outcome, Request},
+    };
+    use std::future::{pending, ready};
+    use tokio::runtime::Handle;
+
+    #[tokio::test(start_paused = true)]
+    async fn when_a_controller_has_ended_nothing_waits_for_its_writes() {
+        let alive = || Handle::current().metrics().num_alive_tasks();
+        let before = alive();
+        let reconciler = reconcile::from_fn(|_: Request, _| ready(Ok(Outcome::done())));
+        let (controller, task) = Controller::builder("writes").build(reconciler).expect("it is built");
+        controller.work().deferrals.waiting.lock().spawn(pending());
+        assert_eq!(alive(), before + 1);
+        task.run_until(async {}).await.expect("it has started");
+        assert_eq!(alive(), before);
+    }
 }

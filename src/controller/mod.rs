@@ -48,6 +48,7 @@
 //! ```
 
 mod defer;
+mod ending;
 mod groups;
 mod inbox;
 mod metrics;
@@ -55,6 +56,7 @@ mod numbers;
 mod options;
 mod report;
 mod run;
+mod state;
 mod verdict;
 mod work;
 
@@ -73,9 +75,10 @@ pub use crate::source::{ScopedWatch, WatchError, WatchHandle, WatchState, WatchS
 
 use self::{
     defer::Deferrals,
+    ending::Ending,
     inbox::Inbox,
     numbers::Numbers,
-    run::State,
+    state::State,
     work::{Limit, Work},
 };
 use crate::{
@@ -89,6 +92,7 @@ use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
     fmt,
+    future::pending,
     sync::{Arc, OnceLock},
 };
 use tokio::{sync::watch, task::JoinSet};
@@ -144,6 +148,7 @@ impl<R: Key> Controller<R> {
             queue,
             groups,
             deferrals: Arc::new(Deferrals::default()),
+            ending: Ending::default(),
             numbers: Numbers::default(),
             shutdown: self.0.shutdown.clone(),
             limit: Limit::new(settings.max_concurrent),
@@ -242,7 +247,7 @@ impl<R: Key> Controller<R> {
         self.0.shutdown.cancel();
         // If it does not run, it never will.
         if let Some(end) = self.0.claim() {
-            end.all(JoinSet::new()).await;
+            end.all(JoinSet::new(), pending()).await;
         }
         self.0.ended().await;
     }

@@ -110,6 +110,13 @@ impl<R: Key> Controller<R> {
         }
     }
 
+    /// Its runs and sources that have not ended since it was told to stop, in words.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let watches = self.watches();
+        let sources = watches.iter().filter(|watch| !watch.has_ended()).map(|watch| format!("source {}", watch.name()));
+        self.work().ending.left().into_iter().chain(sources).collect()
+    }
+
     /// What is in its queue, at most so many keys, as text. It looks at every key: in async code call it from a blocking task.
     ///
     /// # Panics

@@ -1,178 +1,15 @@
 //! A controller's life: sources that wait for it, sources that run, workers, and the end of all that.
 //!
-//! What holds: a controller runs once. Sources are started once, by whoever comes first. When [`ControllerTask::run_until`] has returned, no
+//! What holds: a controller runs once. When [`ControllerTask::run_until`] has returned, no
 //! source, no worker and no run of it is left; when it was dropped, they are aborted, and gone as soon as each gives way.
 
-use super::{Built, Controller, Shared, inbox::Inbox};
-use crate::{
-    fence::Fence,
-    handler::Target,
-    reconcile::DynReconciler,
-    source::{Prepared, WatchError, WatchHandle, WatchStats},
-    workqueue::Key,
-};
-use hashbrown::{HashMap, hash_map::EntryRef};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    panic::resume_unwind,
-    pin::pin,
-    sync::Arc,
-};
+use super::{Built, Controller, Shared, state::Phase};
+use crate::{fence::Fence, reconcile::DynReconciler, workqueue::Key};
+use std::{collections::BTreeSet, fmt, future::pending, panic::resume_unwind, pin::pin, sync::Arc};
 use tokio::{
-    runtime::Handle,
     select,
     task::{JoinError, JoinSet},
 };
-
-/// How many watches that failed are kept in a controller that runs.
-const FAILED: usize = 64;
-
-/// So many watches are looked through at any time; more of them, only when they have doubled.
-const FEW: usize = 64;
-
-pub(super) struct State<R: Key> {
-    pub(super) phase: Phase<R>,
-    /// By number, in the order of their coming. Some may have stopped.
-    watches: BTreeMap<u64, WatchHandle>,
-    names: HashMap<String, Vec<u64>>,
-    numbers: u64,
-    /// When there are so many, those that have stopped are taken out.
-    many: usize,
-    /// What those that are not kept any more have done, by name, while there is another one of it.
-    past: BTreeMap<String, WatchStats>,
-    /// There is somebody who sees to its end.
-    claimed: bool,
-}
-
-pub(super) enum Phase<R: Key> {
-    /// Sources that do not run yet.
-    Waiting(Vec<Prepared<R>>),
-    Started {
-        runtime: Handle,
-        sources: JoinSet<()>,
-    },
-    Ended,
-}
-
-impl<R: Key> Default for State<R> {
-    fn default() -> Self {
-        Self {
-            phase: Phase::Waiting(Vec::new()),
-            watches: BTreeMap::new(),
-            names: HashMap::new(),
-            numbers: 0,
-            many: FEW,
-            past: BTreeMap::new(),
-            claimed: false,
-        }
-    }
-}
-
-impl<R: Key> State<R> {
-    /// What comes to be in `gone` is somebody else's code, to be dropped without the lock that this is under.
-    pub(super) fn watch(
-        &mut self,
-        source: Prepared<R>,
-        inbox: &Arc<Inbox<R>>,
-        name: &str,
-        gone: &mut Vec<Prepared<R>>,
-    ) -> Result<(), WatchError> {
-        let handle = source.handle();
-        // Those that failed are shown, and fail a start, until they are watched anew.
-        for number in self.names.get(handle.name()).cloned().unwrap_or_default() {
-            if self.watches.get(&number).is_some_and(WatchHandle::has_ended) {
-                self.forget(number);
-            }
-        }
-        match &mut self.phase {
-            Phase::Waiting(sources) => {
-                gone.extend(sources.extract_if(.., |waiting| waiting.handle().has_ended()));
-                sources.push(source);
-            }
-            Phase::Started { runtime, sources } => {
-                while sources.try_join_next().is_some() {}
-                sources.spawn_on(source.run(target(inbox)), runtime);
-            }
-            Phase::Ended => {
-                gone.push(source);
-                return Err(WatchError::ControllerStopped(name.to_owned()));
-            }
-        }
-        self.numbers += 1;
-        self.names.entry_ref(handle.name()).or_default().push(self.numbers);
-        self.watches.insert(self.numbers, handle);
-        if self.watches.len() >= self.many {
-            self.prune();
-            self.many = FEW.max(2 * self.watches.len());
-        }
-        Ok(())
-    }
-
-    /// Without those that have stopped, and in a controller that runs, without the first of many that failed.
-    fn prune(&mut self) {
-        for number in self.numbers_of(WatchHandle::has_stopped) {
-            self.forget(number);
-        }
-        if !matches!(self.phase, Phase::Waiting(_)) {
-            let failed = self.numbers_of(WatchHandle::has_ended);
-            let too_many = failed.len().saturating_sub(FAILED);
-            for number in failed.into_iter().take(too_many) {
-                self.forget(number);
-            }
-        }
-    }
-
-    fn numbers_of(&self, is: impl Fn(&WatchHandle) -> bool) -> Vec<u64> {
-        self.watches.iter().filter(|(_, watch)| is(watch)).map(|(number, _)| *number).collect()
-    }
-
-    fn forget(&mut self, number: u64) {
-        let Some(watch) = self.watches.remove(&number) else { return };
-        let EntryRef::Occupied(mut of_name) = self.names.entry_ref(watch.name()) else { return };
-        of_name.get_mut().retain(|other| *other != number);
-        if of_name.get().is_empty() {
-            of_name.remove();
-            self.past.remove(watch.name());
-        } else {
-            *self.past.entry(watch.name().to_owned()).or_default() += watch.stats();
-        }
-    }
-
-    /// What watches have done, by name: a name's numbers grow until its last watch stops.
-    pub(super) fn sources(&mut self) -> BTreeMap<String, WatchStats> {
-        self.prune();
-        let mut all = self.past.clone();
-        for watch in self.watches.values() {
-            *all.entry(watch.name().to_owned()).or_default() += watch.stats();
-        }
-        all
-    }
-
-    /// Gives what a start waits for.
-    pub(super) fn start(&mut self, inbox: &Arc<Inbox<R>>, name: &str) -> Result<Vec<WatchHandle>, WatchError> {
-        match &mut self.phase {
-            Phase::Waiting(waiting) => {
-                let (runtime, mut sources) = (Handle::current(), JoinSet::new());
-                for source in waiting.drain(..) {
-                    sources.spawn_on(source.run(target(inbox)), &runtime);
-                }
-                self.phase = Phase::Started { runtime, sources };
-            }
-            Phase::Started { .. } => {}
-            Phase::Ended => return Err(WatchError::ControllerStopped(name.to_owned())),
-        }
-        Ok(self.watches.values().filter(|watch| !watch.is_optional() && !watch.has_stopped()).cloned().collect())
-    }
-
-    pub(super) fn watches(&self) -> Vec<WatchHandle> {
-        self.watches.values().filter(|watch| !watch.has_stopped()).cloned().collect()
-    }
-}
-
-fn target<R: Key>(inbox: &Arc<Inbox<R>>) -> Arc<dyn Target<R>> {
-    inbox.clone()
-}
 
 /// A built controller: run it once.
 #[must_use = "a controller runs only when told to"]
@@ -196,6 +33,15 @@ impl<R: Key> ControllerTask<R> {
     /// # Panics
     /// With the panic of a run, if [`recover_panics`](super::Options::recover_panics) is off.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        self.run_until_forsaken(stop, pending()).await
+    }
+
+    /// What runs is waited for until `forsaken` resolves; what is left then is dropped, and is over when this returns.
+    pub(crate) async fn run_until_forsaken(
+        self,
+        stop: impl Future<Output = ()> + Send,
+        forsaken: impl Future<Output = ()> + Send,
+    ) -> anyhow::Result<()> {
         let shared = &self.controller.0;
         let work = self.controller.work();
         let fence = Fence::current();
@@ -216,14 +62,14 @@ impl<R: Key> ControllerTask<R> {
         let started = select! {
             biased;
             () = &mut stop => {
-                end.all(workers).await;
+                end.all(workers, forsaken).await;
                 return Ok(());
             }
             started = self.controller.warm_up() => started,
         };
         if let Err(error) = started {
             tracing::error!(controller = self.controller.name(), error = %error, "controller did not start");
-            end.all(workers).await;
+            end.all(workers, forsaken).await;
             return Err(error.into());
         }
         let mut changes = work.limit.changes();
@@ -249,7 +95,7 @@ impl<R: Key> ControllerTask<R> {
             }
         }
         tracing::info!(controller = self.controller.name(), "stopping controller");
-        end.all(workers).await;
+        end.all(workers, forsaken).await;
         Ok(())
     }
 }
@@ -269,6 +115,8 @@ impl<R: Key> Shared<R> {
     pub(super) async fn ended(&self) {
         // The sender is here.
         drop(self.ended.subscribe().wait_for(|ended| *ended).await);
+        let mut aborted = std::mem::take(&mut self.state.lock().aborted);
+        aborted.shutdown().await;
     }
 }
 
@@ -276,17 +124,31 @@ impl<R: Key> Shared<R> {
 pub(super) struct Ends<'a, R: Key>(&'a Shared<R>);
 
 impl<R: Key> Ends<'_, R> {
-    /// Told to stop: nothing new begins, and what runs is waited for.
-    pub(super) async fn all(self, mut workers: JoinSet<usize>) {
+    /// Told to stop: nothing new begins, and what runs is waited for, or dropped when it is `forsaken`.
+    pub(super) async fn all(self, mut workers: JoinSet<usize>, forsaken: impl Future<Output = ()>) {
         let phase = self.begin();
         for watch in self.0.state.lock().watches.values() {
             watch.end();
         }
-        if let Phase::Started { mut sources, .. } = phase {
+        let mut sources = if let Phase::Started { sources, .. } = phase { sources } else { JoinSet::new() };
+        let ended = async {
             while sources.join_next().await.is_some() {}
+            while let Some(ended) = workers.join_next().await {
+                number_of(ended);
+            }
+        };
+        select! {
+            biased;
+            () = ended => {}
+            () = forsaken => {
+                workers.abort_all();
+                sources.shutdown().await;
+                workers.shutdown().await;
+            }
         }
-        while let Some(ended) = workers.join_next().await {
-            number_of(ended);
+        // Runs that have just ended may have left something to wait for.
+        if let Some(Built { work, .. }) = self.0.built.get() {
+            work.deferrals.over().await;
         }
     }
 
@@ -295,6 +157,7 @@ impl<R: Key> Ends<'_, R> {
         let Self(shared) = self;
         shared.shutdown.cancel();
         if let Some(Built { work, .. }) = shared.built.get() {
+            work.ending.begin(&work.queue);
             work.queue.close();
             work.deferrals.end();
             work.inbox.end();
@@ -305,7 +168,10 @@ impl<R: Key> Ends<'_, R> {
 
 impl<R: Key> Drop for Ends<'_, R> {
     fn drop(&mut self) {
-        drop(self.begin());
+        if let Phase::Started { mut sources, .. } = self.begin() {
+            sources.abort_all();
+            self.0.state.lock().aborted = sources;
+        }
         self.0.ended.send_replace(true);
     }
 }
@@ -320,5 +186,83 @@ impl<R: Key> Drop for ControllerTask<R> {
 impl<R: Key> fmt::Debug for ControllerTask<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ControllerTask").field(&self.controller).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        reconcile::{self, Request},
+        source,
+    };
+    use tokio::{sync::Semaphore, task::yield_now};
+
+    fn alive() -> usize {
+        tokio::runtime::Handle::current().metrics().num_alive_tasks()
+    }
+
+    /// One whose two runs and whose source never end; a permit for each that has begun.
+    fn stuck() -> (Controller<Request>, ControllerTask<Request>, Arc<Semaphore>) {
+        let begun = Arc::new(Semaphore::new(0));
+        let begins = begun.clone();
+        let reconciler = reconcile::from_fn(move |_: Request, _| {
+            begins.add_permits(1);
+            pending()
+        });
+        let built = Controller::builder("stuck").max_concurrent(2).build(reconciler);
+        let (controller, task) = built.expect("it is built");
+        let deaf = source::from_fn("deaf", async |_, cx| {
+            cx.synced();
+            pending().await
+        });
+        controller.watch(deaf).expect("it is watched");
+        (controller, task, begun)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forsaken_it_names_what_is_left_and_leaves_no_task() {
+        let before = alive();
+        let (controller, task, begun) = stuck();
+        for name in ["a", "b", "c"] {
+            controller.queue().add(Request::new("default", name));
+        }
+        let (named, at_work) = (controller.clone(), begun.clone());
+        let stop = async move { drop(at_work.acquire_many(2).await) };
+        let forsaken = async move {
+            // The queue is closed, and nobody has ended.
+            yield_now().await;
+            assert_eq!(named.left(), ["run of default/a", "run of default/b", "source deaf"]);
+        };
+        task.run_until_forsaken(stop, forsaken).await.expect("it has started");
+        assert_eq!(alive(), before, "on this thread nobody could have ended since");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn warm_and_never_run_it_leaves_no_task() {
+        let before = alive();
+        let (controller, task, _) = stuck();
+        controller.warm_up().await.expect("it is synced");
+        assert_eq!(alive(), before + 1);
+        drop(task);
+        controller.stop().await;
+        assert_eq!(alive(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_ends_while_others_are_waited_for_is_not_named() {
+        let (controller, task, begun) = stuck();
+        let short = Request::new("default", "short");
+        controller.queue().add(short.clone());
+        let (named, at_work) = (controller.clone(), begun.clone());
+        let stop = async move { drop(at_work.acquire().await) };
+        let forsaken = async move {
+            yield_now().await;
+            assert_eq!(named.left()[0], "run of default/short");
+            named.work().ending.ran(&short);
+            assert_eq!(named.left(), ["source deaf"]);
+        };
+        task.run_until_forsaken(stop, forsaken).await.expect("it has started");
+        assert!(controller.left().is_empty());
     }
 }

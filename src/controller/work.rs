@@ -6,6 +6,7 @@
 use super::{
     Settings,
     defer::Deferrals,
+    ending::Ending,
     groups::{GroupLimit, PATIENCE},
     inbox::Inbox,
     numbers::Numbers,
@@ -62,6 +63,7 @@ pub(super) struct Work<R> {
     pub(super) settings: Settings,
     pub(super) groups: Option<Box<dyn GroupLimit<R>>>,
     pub(super) deferrals: Arc<Deferrals<R>>,
+    pub(super) ending: Ending<R>,
     pub(super) numbers: Numbers,
     pub(super) shutdown: Arc<CancellationToken>,
     pub(super) limit: Limit,
@@ -119,6 +121,7 @@ impl<R: Key> Work<R> {
         let mut item = self.admit(item)?;
         let token = self.token();
         let outcome = self.reconcile(&mut item, &token, reconciler).await;
+        self.ending.ran(item.key());
         if self.settings.consistency == Consistency::Defer {
             let behind = token.behind();
             if !behind.is_empty() {

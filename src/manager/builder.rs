@@ -91,8 +91,9 @@ impl ManagerBuilder {
         let (controllers, recorders) = (ControllerMetrics::default(), RecorderMetrics::default());
         let mut registry = Registry::default();
         registry.register_collector(Box::new(controllers.clone()));
-        registry.register_collector(Box::new(CacheMetrics::new(&cache)));
-        registry.register_collector(Box::new(ClientMetrics::new(&client)));
+        let (caches, clients) = (CacheMetrics::new(&cache), ClientMetrics::new(&client));
+        registry.register_collector(Box::new(caches.clone()));
+        registry.register_collector(Box::new(clients.clone()));
         registry.register_collector(Box::new(recorders.clone()));
         #[cfg(feature = "admin")]
         let certificates = crate::tls::TlsMetrics::default();
@@ -101,6 +102,7 @@ impl ManagerBuilder {
         if let Some(election) = &election {
             let metrics = ElectionMetrics::default();
             metrics.watch(election);
+            clients.watch_requests(election.requests());
             registry.register_collector(Box::new(metrics));
         }
         let (failures, failed) = mpsc::unbounded_channel();
@@ -109,6 +111,8 @@ impl ManagerBuilder {
             cache: cache.clone(),
             defaults,
             controllers,
+            caches,
+            clients,
             recorders,
             #[cfg(feature = "admin")]
             certificates,
@@ -123,7 +127,7 @@ impl ManagerBuilder {
         }));
         handle.add_own_checks();
         let run = move |cx| async move { run_cache(&cache, &cx, cx.stopped()).await };
-        handle.0.groups[Stage::Cache as usize].add(Runnable::new("cache", run))?;
+        handle.0.groups[Stage::Cache as usize].add(Runnable::new("cache", run).with_parts(Vec::new))?;
         Ok(Manager { handle: Owner(handle), failed, grace })
     }
 }
@@ -133,15 +137,10 @@ impl ManagerHandle {
     fn add_own_checks(&self) {
         let checks = &self.0.checks;
         let started = self.0.started.subscribe();
-        checks.add(Probe::Health, "ping", || Ok(()));
-        checks.add(Probe::Ready, "started", move || {
-            if *started.borrow() { Ok(()) } else { Err("not everything has started yet".into()) }
-        });
-        let cache = self.0.cache.clone();
-        checks.add(Probe::Ready, "cache", move || match cache.unsynced() {
-            unsynced if unsynced.is_empty() => Ok(()),
-            unsynced => Err(format!("not synced: {}", unsynced.join(", "))),
-        });
+        checks.add_prompt(Probe::Health, "ping", || Ok(()));
+        let has_started = move || if *started.borrow() { Ok(()) } else { Err("not everything has started yet".into()) };
+        checks.add_prompt(Probe::Ready, "started", has_started);
+        checks.add_cache("cache", &self.0.cache);
     }
 }
 

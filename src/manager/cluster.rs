@@ -1,6 +1,6 @@
 //! Other clusters, which come and go.
 
-use super::{ManagerError, ManagerHandle, Stage, stage::RunContext};
+use super::{ManagerError, ManagerHandle, Stage, readiness::Held, stage::RunContext};
 use crate::{
     cache::{Cache, CacheOptions},
     client::{Client, Connection},
@@ -92,10 +92,6 @@ impl Cluster {
         drop(ended);
         ran
     }
-
-    pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
 }
 
 /// Also if it is dropped.
@@ -116,6 +112,9 @@ impl fmt::Debug for Cluster {
 impl ManagerHandle {
     /// One more cluster. Its cache starts with the manager's, or at once, and is waited for as that is. The name must be free.
     ///
+    /// Until it is [removed](Cluster::remove), this process is ready only if that cache is (`/readyz/cache/NAME`), and metrics of the cache have its name in the label
+    /// `cluster`.
+    ///
     /// Controllers watch it with [`Kind::with_cache`](crate::source::Kind::with_cache) and [`handler::in_cluster`](crate::handler::in_cluster).
     pub fn add_cluster(&self, name: &str, connection: impl Into<Connection>) -> Result<Cluster, ManagerError> {
         self.add_cluster_with(name, connection, CacheOptions::default())
@@ -131,11 +130,47 @@ impl ManagerHandle {
         let cluster = Cluster::new(name, connection.into(), options, self.clone())?;
         self.keep_cluster(&cluster)?;
         let runs = cluster.clone();
-        let added = self.add(Stage::Cache, &format!("cache of cluster {name}"), move |cx| runs.run(cx));
+        let named = format!("cache of cluster {name}");
+        let added = self.add_with_parts(Stage::Cache, &named, Vec::new, move |cx| runs.run(cx));
         if let Err(error) = added {
             self.forget_cluster(&cluster);
             return Err(error);
         }
         Ok(cluster)
     }
+
+    /// From now on it is on `/readyz` and on the metrics page.
+    fn keep_cluster(&self, cluster: &Cluster) -> Result<(), ManagerError> {
+        let name = cluster.name();
+        let mut clusters = self.0.clusters.lock();
+        // The one without a name is the manager's own.
+        if name.is_empty() || clusters.contains_key(name) {
+            return Err(ManagerError::NameTaken(format!("cluster {name}")));
+        }
+        let checks = &self.0.checks;
+        let ready = checks.held(checks.add_cache(&format!("cache/{name}"), &cluster.0.cache));
+        self.0.caches.watch(name, &cluster.0.cache);
+        self.0.clients.watch(&cluster.0.client);
+        clusters.insert(name.to_owned(), Known { cluster: cluster.clone(), _ready: ready });
+        Ok(())
+    }
+
+    fn forget_cluster(&self, cluster: &Cluster) {
+        let mut clusters = self.0.clusters.lock();
+        let name = cluster.name();
+        // Not one that has its name by now.
+        if clusters.get(name).is_some_and(|known| Arc::ptr_eq(&known.cluster.0, &cluster.0)) {
+            let known = clusters.remove(name);
+            self.0.caches.forget(name);
+            self.0.clients.forget(&cluster.0.client);
+            drop(clusters);
+            drop(known);
+        }
+    }
+}
+
+/// A cluster that was not removed yet.
+pub(super) struct Known {
+    pub(super) cluster: Cluster,
+    _ready: Held,
 }

@@ -42,15 +42,10 @@ pub enum ManagerError {
     Grace {
         /// The grace period.
         limit: Duration,
-        /// Who was left.
+        /// Who was left, and what of them was at work.
         left: Vec<String>,
     },
-    /// It failed, and then not everybody ended in time.
-    #[error("{first}; then {then}")]
-    Both {
-        /// Why it ended.
-        first: Box<ManagerError>,
-        /// How.
-        then: Box<ManagerError>,
-    },
+    /// Several of these, in the order in which they became known.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; then "))]
+    Several(Vec<ManagerError>),
 }

@@ -32,6 +32,7 @@
 //! # }
 //! ```
 
+mod asking;
 mod builder;
 mod cluster;
 pub mod election;
@@ -53,18 +54,19 @@ pub use self::{
 };
 
 use self::{
+    cluster::Known,
     election::Elector,
     readiness::Checks,
     stage::{Failed, Group, Runnable},
 };
 use crate::{
-    cache::{Cache, CacheError},
-    client::{Client, Connection},
+    cache::{Cache, CacheError, CacheMetrics},
+    client::{Client, ClientMetrics, Connection},
     controller::{Controller, ControllerMetrics, ControllerTask, Defaults, WatchError},
     recorder::RecorderMetrics,
     workqueue::Key,
 };
-use hashbrown::{HashMap, HashSet, hash_map::Entry};
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
@@ -90,6 +92,8 @@ struct Shared {
     cache: Cache,
     defaults: Defaults,
     controllers: ControllerMetrics,
+    caches: CacheMetrics,
+    clients: ClientMetrics,
     recorders: RecorderMetrics,
     #[cfg(feature = "admin")]
     certificates: crate::tls::TlsMetrics,
@@ -98,7 +102,7 @@ struct Shared {
     groups: [Group; Stage::ALL.len()],
     /// Of controllers.
     names: Mutex<HashSet<String>>,
-    clusters: Mutex<HashMap<String, Cluster>>,
+    clusters: Mutex<HashMap<String, Known>>,
     election: Option<Elector>,
     leads: watch::Sender<bool>,
     /// All that does not depend on leading.
@@ -158,7 +162,8 @@ impl ManagerHandle {
         self.group(stage).add(Runnable::new(name, run))
     }
 
-    /// One more thing to ask before it is said that all is well.
+    /// One more thing to ask before it is said that all is well. It is asked on a thread that may wait, once at a time: those who want to know meanwhile share the answer.
+    /// One that panics, or gives no answer within five seconds, has failed; others do not wait for it. One that never returns keeps its thread, and with it the runtime.
     pub fn add_check(&self, probe: Probe, name: &str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.0.checks.add(probe, name, ask);
     }
@@ -168,9 +173,9 @@ impl ManagerHandle {
         Readiness::new(&self.0.checks, name)
     }
 
-    /// What all checks say now.
-    pub fn check(&self, probe: Probe) -> Vec<CheckReport> {
-        self.0.checks.ask(probe)
+    /// What all checks say now, in the order in which they were added.
+    pub async fn check(&self, probe: Probe) -> Vec<CheckReport> {
+        self.0.checks.ask(probe, |_| true).await
     }
 
     /// Add metrics of your own to the page.
@@ -188,7 +193,7 @@ impl ManagerHandle {
 
     /// Another cluster by its name.
     pub fn cluster(&self, name: &str) -> Option<Cluster> {
-        self.0.clusters.lock().get(name).cloned()
+        self.0.clusters.lock().get(name).map(|known| known.cluster.clone())
     }
 
     /// Resolves when this process leads; without leader election, when controllers are started.
@@ -200,30 +205,14 @@ impl ManagerHandle {
     fn group(&self, stage: Stage) -> &Group {
         &self.0.groups[stage as usize]
     }
-
-    fn keep_cluster(&self, cluster: &Cluster) -> Result<(), ManagerError> {
-        match self.0.clusters.lock().entry(cluster.name().to_owned()) {
-            Entry::Occupied(taken) => Err(ManagerError::NameTaken(format!("cluster {}", taken.key()))),
-            Entry::Vacant(free) => {
-                free.insert(cluster.clone());
-                Ok(())
-            }
-        }
-    }
-
-    /// False if it was forgotten before.
-    fn forget_cluster(&self, cluster: &Cluster) -> bool {
-        let mut clusters = self.0.clusters.lock();
-        let known = clusters.get(cluster.name()).is_some_and(|known| known.is(cluster));
-        if known {
-            clusters.remove(cluster.name());
-        }
-        known
-    }
 }
 
 #[cfg(feature = "admin")]
 impl ManagerHandle {
+    pub(crate) fn checks(&self) -> &Checks {
+        &self.0.checks
+    }
+
     pub(crate) fn watch_certificates(&self, certificates: &Arc<crate::tls::Certificates>) {
         self.0.certificates.watch(certificates);
     }
@@ -249,29 +238,50 @@ impl ManagerHandle {
         self.0.names.lock().remove(name);
     }
 
+    /// Something of ours that has tasks of its own: see [`Runnable::with_parts`].
+    pub(crate) fn add_with_parts<F, Fut>(
+        &self,
+        stage: Stage,
+        name: &str,
+        parts: impl Fn() -> Vec<String> + Send + Sync + 'static,
+        run: F,
+    ) -> Result<(), ManagerError>
+    where
+        F: FnOnce(RunContext) -> Fut + Send + 'static,
+        Fut: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.group(stage).add(Runnable::new(name, run).with_parts(parts))
+    }
+
     /// Run a controller; while it is a standby, too, its sources if it is to be warm.
     pub(crate) fn run<R: Key>(&self, controller: &Controller<R>, task: ControllerTask<R>) -> Result<(), ManagerError> {
         let (needs_leader, warms_up) = controller.leads();
         let stage = if needs_leader { Stage::Leader } else { Stage::Controllers };
         let name = controller.name().to_owned();
+        let left = |controller: Controller<R>| move || controller.left();
         if needs_leader && warms_up {
-            let warm = controller.clone();
-            self.add(Stage::Controllers, &format!("warm-up of controller {name}"), async move |cx: RunContext| {
-                let warm = select! {
+            let (warm, parts) = (controller.clone(), left(controller.clone()));
+            let name = format!("warm-up of controller {name}");
+            self.add_with_parts(Stage::Controllers, &name, parts, async move |cx: RunContext| {
+                let warmed = select! {
                     biased;
-                    () = cx.stopped() => return Ok(()),
-                    warm = warm.warm_up() => warm,
+                    () = cx.stopped() => Ok(()),
+                    warmed = warm.warm_up() => warmed,
                 };
-                match warm {
+                match warmed {
                     // Somebody did not want it any more.
-                    Err(WatchError::ControllerStopped(_) | WatchError::Stopped { .. }) => Ok(()),
-                    warm => Ok(warm?),
+                    Ok(()) | Err(WatchError::ControllerStopped(_) | WatchError::Stopped { .. }) => {}
+                    Err(error) => return Err(error.into()),
                 }
+                // If it has never led, its sources are left.
+                cx.stopped().await;
+                warm.stop().await;
+                Ok(())
             })?;
         }
-        let manager = self.clone();
-        self.add(stage, &format!("controller {name}"), async move |cx: RunContext| {
-            let ran = task.run_until(async move { cx.stopped().await }).await;
+        let (manager, parts) = (self.clone(), left(controller.clone()));
+        self.add_with_parts(stage, &format!("controller {name}"), parts, async move |cx: RunContext| {
+            let ran = task.run_until_forsaken(cx.stopped(), cx.forsaken()).await;
             manager.unclaim(&name);
             ran
         })
@@ -280,16 +290,20 @@ impl ManagerHandle {
 
 /// Ready when everything is synced that somebody waits for.
 async fn run_cache(cache: &Cache, cx: &RunContext, stopped: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
-    let synced = async {
-        cache.await_needed(crate::source::SYNC_TIMEOUT).await?;
-        cx.ready();
-        std::future::pending::<Result<(), CacheError>>().await
+    let mut failed = None;
+    let until = async {
+        let synced = async {
+            cache.await_needed(crate::source::SYNC_TIMEOUT).await?;
+            cx.ready();
+            std::future::pending::<Result<(), CacheError>>().await
+        };
+        select! {
+            () = stopped => {}
+            synced = synced => failed = synced.err(),
+        }
     };
-    select! {
-        ran = cache.clone().run_until(stopped) => ran?,
-        failed = synced => failed?,
-    }
-    Ok(())
+    cache.clone().run_until(until).await?;
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 impl fmt::Debug for ManagerHandle {

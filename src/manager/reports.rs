@@ -41,7 +41,7 @@ impl ManagerHandle {
     /// Every informer, of the manager's own cache first, then of other clusters by name. It looks at every object: in async code call it from a blocking task.
     pub fn caches(&self) -> Vec<CacheReport> {
         let own = CacheReport { cluster: None, informers: self.0.cache.informers() };
-        let clusters: Vec<_> = self.0.clusters.lock().values().cloned().collect();
+        let clusters: Vec<_> = self.0.clusters.lock().values().map(|known| known.cluster.clone()).collect();
         let mut others: Vec<_> = clusters
             .iter()
             .map(|cluster| CacheReport {

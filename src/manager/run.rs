@@ -6,8 +6,9 @@
 use super::{
     Manager, ManagerError, ManagerHandle,
     election::{Elector, Fence, Lost},
-    stage::{Failed, Stage},
+    stage::{Failed, Group, Stage},
 };
+use crate::caught::caught;
 use parking_lot::Mutex;
 use std::{
     future::pending,
@@ -17,7 +18,7 @@ use std::{
 };
 use tokio::{
     select,
-    sync::oneshot,
+    sync::{mpsc, oneshot},
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
@@ -26,16 +27,12 @@ use tokio_util::sync::CancellationToken;
 /// What stops promptly may do so, however late it is.
 const PROMPT: Duration = Duration::from_secs(1);
 
-/// Why it ends.
-enum Cause {
-    Told,
-    Failed(ManagerError),
-    Lost(Lost),
-}
-
 impl Manager {
     /// Start everything, stage by stage; run until `stop` resolves or somebody fails; stop everything in the opposite order within the grace period. The error says who
-    /// failed, and who did not stop. When this returns nothing of it is left.
+    /// failed, also of those who did so at the same time or while they stopped, and who did not stop. When this returns nothing of it is left.
+    ///
+    /// Whoever was told to stop and fails because what it waited for was stopped, too, has not failed: a task that was cancelled, a watch, a controller or a cache
+    /// that has ended, something that was not added any more, a write that was refused because this process does not lead.
     ///
     /// A manager that has lost its lease ends with an error: end the process then.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
@@ -44,36 +41,36 @@ impl Manager {
         let handle = &owner.0;
         let candidacy = Candidacy::default();
         let mut lead = pin!(handle.start_and_lead(&candidacy));
-        let cause = select! {
+        let mut errors: Vec<ManagerError> = Vec::new();
+        select! {
             biased;
-            () = stop => Cause::Told,
-            Some(Failed { name, error }) = failed.recv() => {
-                Cause::Failed(ManagerError::Failed { name: name.to_string(), error })
+            () = stop => {}
+            Some(failed) = failed.recv() => {
+                errors.push(failed.into());
+                // Which may well be why.
+                errors.extend(candidacy.lost.get().cloned().map(ManagerError::Lost));
             }
-            cause = &mut lead => cause,
-        };
+            lost = &mut lead => errors.push(lost.into()),
+        }
         tracing::info!("stopping the manager");
         let left = handle.stop_all(&candidacy, grace).await;
-        let first = match cause {
-            Cause::Told => None,
-            Cause::Failed(error) => Some(error),
-            Cause::Lost(lost) => Some(lost.into()),
-        };
-        let limit = grace.filter(|grace| !grace.is_zero());
-        let then = limit.filter(|_| !left.is_empty()).map(|limit| ManagerError::Grace { limit, left });
-        match (first, then) {
-            (None, None) => Ok(()),
-            (Some(error), None) | (None, Some(error)) => Err(error.into()),
-            (Some(first), Some(then)) => {
-                Err(ManagerError::Both { first: Box::new(first), then: Box::new(then) }.into())
-            }
+        while let Ok(failed) = failed.try_recv() {
+            errors.push(failed.into());
+        }
+        if let Some(limit) = grace.filter(|grace| !grace.is_zero() && !left.is_empty()) {
+            errors.push(ManagerError::Grace { limit, left });
+        }
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0).into()),
+            _ => Err(ManagerError::Several(errors).into()),
         }
     }
 }
 
 impl ManagerHandle {
     /// Never ready, unless it cannot lead any more.
-    async fn start_and_lead(&self, candidacy: &Candidacy) -> Cause {
+    async fn start_and_lead(&self, candidacy: &Candidacy) -> Lost {
         for stage in [Stage::Server, Stage::Cache] {
             self.group(stage).start(None);
             self.group(stage).ready().await;
@@ -88,23 +85,20 @@ impl ManagerHandle {
             self.0.leads.send_replace(true);
             return pending().await;
         };
-        let elected = candidacy.stand(elector.clone());
-        match elected.await {
-            Ok(Elected { fence, lost }) => {
-                self.group(Stage::Leader).start(Some(fence));
-                self.0.leads.send_replace(true);
-                match lost.await {
-                    Ok(lost) => Cause::Lost(lost),
-                    Err(_) => pending().await,
-                }
-            }
-            // Its task is over, which it is only when told.
+        let elected = candidacy.stand(elector.clone(), self.group(Stage::Leader).failures());
+        // Its task is over only when told, or after it has said why.
+        let Ok(Elected { fence, lost }) = elected.await else { return pending().await };
+        self.group(Stage::Leader).start(Some(fence));
+        self.0.leads.send_replace(true);
+        match lost.await {
+            Ok(lost) => lost,
             Err(_) => pending().await,
         }
     }
 
     /// Gives who did not stop in time.
     async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>) -> Vec<String> {
+        self.0.groups.iter().for_each(Group::close);
         // Longer than a clock can count is for ever.
         let deadline = grace.and_then(|grace| Instant::now().checked_add(grace));
         // What only a leader does is over before another one can lead, also if the lease is lost only now.
@@ -143,6 +137,8 @@ struct Candidacy {
     task: Mutex<Option<JoinHandle<()>>>,
     /// Since it leads.
     fence: Arc<OnceLock<Fence>>,
+    /// Since it does not any more.
+    lost: Arc<OnceLock<Lost>>,
 }
 
 /// What the others need to know of leading.
@@ -153,9 +149,9 @@ struct Elected {
 }
 
 impl Candidacy {
-    fn stand(&self, elector: Elector) -> oneshot::Receiver<Elected> {
+    fn stand(&self, elector: Elector, failures: mpsc::UnboundedSender<Failed>) -> oneshot::Receiver<Elected> {
         let (tell, elected) = oneshot::channel();
-        let (stop, leads) = (self.stop.clone(), self.fence.clone());
+        let (stop, leads, is_lost) = (self.stop.clone(), self.fence.clone(), self.lost.clone());
         let stand = async move {
             let Some(mut leadership) = elector.acquire(stop.cancelled()).await else { return };
             let (tell_lost, lost) = oneshot::channel();
@@ -163,6 +159,7 @@ impl Candidacy {
             if tell.send(Elected { fence, lost }).is_ok()
                 && let Err(lost) = leadership.hold(stop.cancelled()).await
             {
+                is_lost.get_or_init(|| lost.clone());
                 // Nobody listens if it is stopping anyway.
                 drop(tell_lost.send(lost));
                 // With the leadership goes the time that is left.
@@ -171,6 +168,15 @@ impl Candidacy {
             }
             if let Err(error) = leadership.release().await {
                 tracing::warn!(error = %error, "the lease was not released");
+            }
+        };
+        // With a panic goes the leadership, and the fence is closed.
+        let stand = async move {
+            if let Err(panic) = caught(pin!(stand)).await {
+                tracing::error!(panic, "leader election has panicked");
+                let error = anyhow::anyhow!("panicked, and does not lead any more: {panic}");
+                // Nobody listens when all is over.
+                drop(failures.send(Failed { name: "leader election".into(), error }));
             }
         };
         *self.task.lock() = Some(tokio::spawn(stand));

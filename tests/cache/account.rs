@@ -189,7 +189,7 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let text = page(&registry);
     drop(slow);
-    let blue = r#"{group="",version="v1",kind="ConfigMap",scope="in default, labelled app=blue"}"#;
+    let blue = r#"{cluster="",group="",version="v1",kind="ConfigMap",scope="in default, labelled app=blue"}"#;
     let bytes = maps.stats().approximate_bytes;
     for line in [
         "# TYPE steersman_cache_objects gauge".to_owned(),
@@ -202,9 +202,9 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
         format!("steersman_cache_decode_errors_total{blue} 0"),
         format!("steersman_cache_index_errors_total{blue} 0"),
         format!("steersman_cache_handler_behind{blue} 1.0"),
-        r#"steersman_cache_handler_behind{group="",version="v1",kind="Namespace",scope=""} 0.0"#.to_owned(),
+        r#"steersman_cache_handler_behind{cluster="",group="",version="v1",kind="Namespace",scope=""} 0.0"#.to_owned(),
         format!("steersman_cache_synced{blue} 1.0"),
-        r#"steersman_cache_synced{group="",version="v1",kind="Namespace",scope=""} 1.0"#.to_owned(),
+        r#"steersman_cache_synced{cluster="",group="",version="v1",kind="Namespace",scope=""} 1.0"#.to_owned(),
     ] {
         assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
     }

@@ -111,7 +111,7 @@ steersman::env_test! {
             let mut page = String::new();
             encode(&mut page, &registry).map(|()| page)
         };
-        let of_maps = format!("{{group=\"\",version=\"v1\",kind=\"ConfigMap\",scope=\"in {namespace}\"}}");
+        let of_maps = format!("{{cluster=\"\",group=\"\",version=\"v1\",kind=\"ConfigMap\",scope=\"in {namespace}\"}}");
         let numbers = |pending: usize| [
             format!("own_writes_pending{of_maps} {pending}.0"),
             format!("own_writes_total{of_maps} 1"),

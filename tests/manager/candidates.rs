@@ -25,33 +25,14 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const LEDGER: &str = "ledger";
-const PREFIX: &str = "candidate: ";
+pub(crate) const PREFIX: &str = "candidate: ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a helper: started in processes of its own, which are then killed, stopped and cut off"]
 async fn helper_is_a_candidate() -> anyhow::Result<()> {
-    let Ok(identity) = env::var("STEERSMAN_CANDIDATE") else { return Ok(()) };
-    let namespace = env::var("STEERSMAN_CANDIDATE_NAMESPACE")?;
-    let kubeconfig = Kubeconfig::read_from(env::var("STEERSMAN_CANDIDATE_KUBECONFIG")?)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let options = LeaderElection {
-        identity: identity.clone(),
-        lease_duration: Duration::from_secs(3),
-        renew_deadline: Duration::from_secs(2),
-        retry_period: Duration::from_millis(300),
-        ..LeaderElection::new("web", &namespace)
-    };
+    let Some(Part { config, namespace, options, stop }) = Part::of_this_process().await? else { return Ok(()) };
     let elector = Elector::new(config.clone(), options)?;
     let client = Client::new(config)?;
-    // Whoever started it ends it by the end of its input, at the latest when that process ends itself.
-    let stop = CancellationToken::new();
-    thread::spawn({
-        let stop = stop.clone();
-        move || {
-            let _ = io::stdin().read(&mut [0]);
-            stop.cancel();
-        }
-    });
     while let Some(mut leadership) = elector.acquire(stop.cancelled()).await {
         let fence = leadership.fence();
         println!("{PREFIX}leads {}", fence.token());
@@ -73,36 +54,76 @@ async fn helper_is_a_candidate() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until it is told to end, or its client refuses. Without a `resourceVersion`, which would keep late writes out.
+/// What a process was started for.
+pub(crate) struct Part {
+    pub(crate) config: Config,
+    pub(crate) namespace: String,
+    pub(crate) options: LeaderElection,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Part {
+    /// `None` if it was not started by a test.
+    pub(crate) async fn of_this_process() -> anyhow::Result<Option<Self>> {
+        let Ok(identity) = env::var("STEERSMAN_CANDIDATE") else { return Ok(None) };
+        let namespace = env::var("STEERSMAN_CANDIDATE_NAMESPACE")?;
+        let kubeconfig = Kubeconfig::read_from(env::var("STEERSMAN_CANDIDATE_KUBECONFIG")?)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let options = LeaderElection {
+            identity,
+            lease_duration: Duration::from_secs(3),
+            renew_deadline: Duration::from_secs(2),
+            retry_period: Duration::from_millis(300),
+            ..LeaderElection::new("web", &namespace)
+        };
+        // Whoever started it ends it by the end of its input, at the latest when that process ends itself.
+        let stop = CancellationToken::new();
+        let ended = stop.clone();
+        thread::spawn(move || {
+            let _ = io::stdin().read(&mut [0]);
+            ended.cancel();
+        });
+        Ok(Some(Self { config, namespace, options, stop }))
+    }
+}
+
+/// Until it is told to end, or its client refuses.
 async fn write(client: &Client, fence: &Fence, namespace: &str, ended: &CancellationToken) {
-    let (key, token) = (ObjectKey::new(namespace, LEDGER), fence.token());
     for number in 1_u64.. {
-        if ended.is_cancelled() {
+        if ended.is_cancelled() || !write_once(client, fence, namespace, number).await {
             return;
         }
-        let patch = Patch::Merge(json!({"data": {"token": token.to_string(), "number": number.to_string()}}));
-        let reported = fence.late_writes();
-        let written = client.patch::<ConfigMap>(&key, &patch).await;
-        if fence.late_writes() > reported {
-            println!("{PREFIX}late {token} {number}");
+    }
+}
+
+/// False if its client refuses. Without a `resourceVersion`, which would keep late writes out.
+pub(crate) async fn write_once(client: &Client, fence: &Fence, namespace: &str, number: u64) -> bool {
+    let (key, token) = (ObjectKey::new(namespace, LEDGER), fence.token());
+    let patch = Patch::Merge(json!({"data": {"token": token.to_string(), "number": number.to_string()}}));
+    let reported = fence.late_writes();
+    let written = client.patch::<ConfigMap>(&key, &patch).await;
+    if fence.late_writes() > reported {
+        println!("{PREFIX}late {token} {number}");
+    }
+    match written {
+        Ok(_) => true,
+        // An answer that was not heard: it may arrive.
+        Err(error) if !error.is_fenced() => {
+            println!("{PREFIX}unheard {token} {number} {error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            true
         }
-        match written {
-            Ok(_) => {}
-            // An answer that was not heard: it may arrive.
-            Err(error) if !error.is_fenced() => {
-                println!("{PREFIX}unheard {token} {number} {error}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(_) => {
-                println!("{PREFIX}refused {token}");
-                return;
-            }
+        Err(_) => {
+            println!("{PREFIX}refused {token}");
+            false
         }
     }
 }
 
 /// Some candidates, and what they have said.
 pub(crate) struct Candidates {
+    /// The test that they run.
+    helper: &'static str,
     running: Vec<Candidate>,
     said: mpsc::UnboundedReceiver<(usize, String)>,
     sender: mpsc::UnboundedSender<(usize, String)>,
@@ -118,9 +139,9 @@ struct Candidate {
 }
 
 impl Candidates {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(helper: &'static str) -> Self {
         let (sender, said) = mpsc::unbounded_channel();
-        Self { running: Vec::new(), said, sender, reported: BTreeSet::new(), lost: BTreeSet::new() }
+        Self { helper, running: Vec::new(), said, sender, reported: BTreeSet::new(), lost: BTreeSet::new() }
     }
 
     /// One more, behind a wire of its own.
@@ -133,7 +154,7 @@ impl Candidates {
         let own = directory.join(format!("{number}.kubeconfig"));
         std::fs::write(&own, text.replace(&server, &proxy.address.to_string()))?;
         let mut process = Command::new(env::current_exe()?)
-            .args(["--ignored", "--exact", "candidates::helper_is_a_candidate", "--nocapture"])
+            .args(["--ignored", "--exact", self.helper, "--nocapture"])
             .env("STEERSMAN_CANDIDATE", format!("candidate-{number}"))
             .env("STEERSMAN_CANDIDATE_NAMESPACE", namespace)
             .env("STEERSMAN_CANDIDATE_KUBECONFIG", own)

@@ -1,5 +1,6 @@
 //! Elections on both servers, by the clock on the wall: what the server lets in, and how long things take.
 
+use crate::support::{Running, until};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     rbac::v1::{Role, RoleBinding},
@@ -15,9 +16,10 @@ use std::{
 };
 use steersman::{
     manager::election::{Elector, LeaderElection, Leadership},
+    prelude::*,
     testing::{Env, TestServer},
 };
-use tokio::time::timeout;
+use tokio::{sync::mpsc, time::timeout};
 
 /// Long enough for a machine that has much to do.
 fn options(namespace: &str, identity: &str) -> LeaderElection {
@@ -64,6 +66,40 @@ steersman::env_test! {
         leadership.release().await?;
         assert_eq!(second.report().holder, None);
         Ok(())
+    }
+
+    /// Whoever waited for its own next try, or for the lease to be over, would wait for an hour.
+    async fn a_standby_acts_by_the_watch_of_the_lease_and_not_by_its_own_clock(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("election").await?;
+        let hours = |hours| Duration::from_hours(hours);
+        let manager = |identity: &str| {
+            let times = LeaderElection { lease_duration: hours(4), renew_deadline: hours(3), ..options(&namespace, identity) };
+            let election = LeaderElection { retry_period: hours(1), ..times };
+            anyhow::Ok(Manager::builder(env.client()?).leader_election_with(election).build()?)
+        };
+        let (first, second) = (manager("a")?, manager("b")?);
+        let (tell, mut told) = mpsc::unbounded_channel();
+        second.controller("acts").reconcile(reconcile::from_fn(move |_: Request, _| {
+            let sent = tell.send(Instant::now());
+            async move { sent.map(|()| Outcome::done()).map_err(Into::into) }
+        }))?.queue().add(Request::new("default", "a"));
+        let (leads, waits) = (first.handle(), second.handle());
+        let first = Running::new(first);
+        timeout(Duration::from_mins(1), leads.elected()).await?;
+        let second = Running::new(second);
+        // Until it knows that it has to wait.
+        until(|| waits.lease().is_some_and(|lease| lease.holder.as_deref() == Some("a"))).await;
+        let released = Instant::now();
+        first.stop().await?;
+        let stopped = Instant::now();
+        let acted = timeout(Duration::from_mins(1), told.recv()).await?.ok_or_else(|| anyhow::anyhow!("it listens"))?;
+        println!(
+            "{}: the standby has reconciled {:?} after the leader was told to stop, {:?} after it had",
+            env.name(),
+            acted - released,
+            acted.saturating_duration_since(stopped),
+        );
+        second.stop().await
     }
 
     async fn of_several_that_race_for_a_new_lease_one_leads(env: Env) -> anyhow::Result<()> {

@@ -1,21 +1,12 @@
 //! How it ends. Catalogue row 57.
 
 use crate::support::{Log, Running, builder, nothing, server, until};
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use std::{
-    future::pending,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
-use steersman::{
-    manager::{ManagerError, RunContext, Stage},
-    prelude::*,
-};
+use std::{future::pending, sync::Arc, time::Duration};
+use steersman::manager::{ManagerError, RunContext, Stage};
 use steersman_apiserver::Fault;
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
 /// One that does not care.
 async fn deaf(_cx: RunContext) -> anyhow::Result<()> {
@@ -96,8 +87,8 @@ async fn that_it_failed_and_that_it_did_not_stop_are_both_said() -> anyhow::Resu
     manager.add(Stage::Other, "deaf one", deaf)?;
     manager.add(Stage::Leader, "bad one", async |_cx| Err(anyhow::anyhow!("no luck")))?;
     let error = manager.run_until(pending()).await.unwrap_err();
-    let Some(ManagerError::Both { first, then }) = error.downcast_ref() else { panic!("{error}") };
-    assert!(matches!(**first, ManagerError::Failed { .. }) && matches!(**then, ManagerError::Grace { .. }));
+    let Some(ManagerError::Several(errors)) = error.downcast_ref() else { panic!("{error}") };
+    assert!(matches!(&errors[..], [ManagerError::Failed { .. }, ManagerError::Grace { .. }]), "{error}");
     Ok(())
 }
 
@@ -133,34 +124,88 @@ async fn told_to_stop_while_it_starts_it_stops() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn under_load_nothing_is_reconciled_after_it_has_returned_and_no_task_is_left() -> anyhow::Result<()> {
+#[tokio::test(start_paused = true)]
+async fn all_who_have_failed_are_named_also_if_it_was_told_to_stop_just_then() -> anyhow::Result<()> {
     let server = server();
-    let before = Handle::current().metrics().num_alive_tasks();
-    let (runs, inside) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let manager = builder(&server).build()?;
-    for name in ["a", "b", "c"] {
-        let (runs, inside) = (runs.clone(), inside.clone());
-        let reconciler = reconcile::from_fn(move |_: Request, _| {
-            let (runs, inside) = (runs.clone(), inside.clone());
-            async move {
-                inside.fetch_add(1, SeqCst);
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                runs.fetch_add(1, SeqCst);
-                inside.fetch_sub(1, SeqCst);
-                Ok(Outcome::requeue_after(Duration::from_millis(1)))
+    for told in [false, true] {
+        let manager = builder(&server).build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        manager.add(Stage::Server, "one", async |_cx| Err(anyhow::anyhow!("no luck")))?;
+        manager.add(Stage::Server, "two", async move |_cx| {
+            drop(stop);
+            Err(anyhow::anyhow!("bad luck"))
+        })?;
+        manager.add(Stage::Server, "three", async |cx: RunContext| {
+            cx.stopped().await;
+            Err(anyhow::anyhow!("not saved"))
+        })?;
+        let until = async move {
+            drop(stopped.await);
+            if !told {
+                pending::<()>().await;
             }
-        });
-        let controller = manager.controller(name).for_::<ConfigMap>().max_concurrent(8).reconcile(reconciler)?;
-        (0..100).for_each(|number| controller.queue().add(Request::new("default", &number.to_string())));
+        };
+        let error = manager.run_until(until).await.unwrap_err();
+        assert_eq!(error.to_string(), "one: no luck; then two: bad luck; then three: not saved", "{told}");
     }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_something_was_cancelled_is_no_error_in_who_was_told_to_stop_and_one_in_others() -> anyhow::Result<()> {
+    let server = server();
+    for told in [true, false] {
+        let manager = builder(&server).build()?;
+        manager.add(Stage::Leader, "waits for a task", async move |cx: RunContext| {
+            let task = tokio::spawn(pending::<()>());
+            if told {
+                cx.stopped().await;
+            }
+            task.abort();
+            task.await.context("of its own")
+        })?;
+        let handle = manager.handle();
+        manager.add(Stage::Leader, "adds too late", async move |cx: RunContext| {
+            cx.stopped().await;
+            handle.add(Stage::Server, "late", async |_cx| Ok(()))?;
+            Ok(())
+        })?;
+        let handle = manager.handle();
+        let running = Running::new(manager);
+        if told {
+            handle.elected().await;
+            running.stop().await?;
+        } else {
+            let error = running.task.await?.unwrap_err();
+            assert!(error.to_string().starts_with("waits for a task: of its own: task "), "{error}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_stops_nothing_is_added_to_any_stage() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    let manager = builder(&server).build()?;
+    let (handle, said) = (manager.handle(), log.clone());
+    manager.add(Stage::Leader, "adds", async move |cx: RunContext| {
+        cx.stopped().await;
+        for stage in [Stage::Server, Stage::Cache, Stage::Other, Stage::Gate, Stage::Controllers, Stage::Leader] {
+            let refused = handle.add(stage, "late", async |_cx| panic!("it runs")).unwrap_err();
+            said.say(refused.to_string());
+        }
+        let refused = handle.add_cluster("abroad", handle.client().kube().clone()).unwrap_err();
+        said.say(refused.to_string());
+        anyhow::ensure!(handle.cluster("abroad").is_none());
+        Ok(())
+    })?;
+    let handle = manager.handle();
     let running = Running::new(manager);
-    until(|| runs.load(SeqCst) > 500).await;
+    handle.elected().await;
     running.stop().await?;
-    let after = runs.load(SeqCst);
-    assert_eq!(inside.load(SeqCst), 0, "what ran was waited for");
-    until(|| Handle::current().metrics().num_alive_tasks() <= before).await;
-    assert_eq!(runs.load(SeqCst), after);
+    let refused = |who: &str| format!("the manager is stopping: {who} was not added");
+    let expected = [vec![refused("late"); 6], vec![refused("cache of cluster abroad")]].concat();
+    assert_eq!(log.all(), expected);
     Ok(())
 }
 

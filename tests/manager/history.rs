@@ -57,18 +57,27 @@ impl History {
         Ok(Self { writes, _watching: watching })
     }
 
-    /// Wait until there are `many` more writes under this token, or a later one.
+    /// Wait until there are `many` writes under this token, or a later one.
     pub(crate) async fn until_written(&self, token: u64, many: usize) -> anyhow::Result<()> {
         let mut writes = self.writes.clone();
-        let enough =
-            writes.wait_for(|writes| writes.iter().rev().take_while(|write| write.token >= token).count() >= many);
+        let enough = writes.wait_for(|writes| since(writes, token) >= many);
         timeout(Duration::from_mins(1), enough).await??;
         Ok(())
+    }
+
+    /// Wait until there are so many more.
+    pub(crate) async fn until_written_more(&self, token: u64, many: usize) -> anyhow::Result<()> {
+        self.until_written(token, since(&self.writes(), token) + many).await
     }
 
     pub(crate) fn writes(&self) -> Arc<Vec<Write>> {
         self.writes.borrow().clone()
     }
+}
+
+/// How many came last under this token, or a later one.
+fn since(writes: &[Write], token: u64) -> usize {
+    writes.iter().rev().take_while(|write| write.token >= token).count()
 }
 
 /// Those that came under an older token than one before them.

@@ -1,6 +1,7 @@
 //! What only a leader does. Catalogue row 58.
 
 use crate::support::{Log, Running, builder, client, nothing, server, until};
+use http::Method;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::Api;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use steersman::{
 };
 use steersman_apiserver::{ApiServer, Fault};
 use tokio::{sync::mpsc, time::Instant};
+use tower::ServiceExt as _;
 
 fn candidate(server: &ApiServer, identity: &str) -> anyhow::Result<Manager> {
     let election = LeaderElection { identity: identity.into(), ..LeaderElection::new("operator", "default") };
@@ -111,12 +113,8 @@ async fn who_loses_the_lease_ends_its_work_before_another_can_lead_and_says_so()
     server.faults().add(Fault::on("PUT leases").status(500));
     server.faults().add(Fault::on("PATCH leases").status(500));
     let error = running.task.await?.unwrap_err();
-    let lost = match error.downcast_ref() {
-        Some(ManagerError::Both { first, .. }) => &**first,
-        Some(other) => other,
-        None => panic!("{error}"),
-    };
-    assert!(matches!(lost, ManagerError::Lost(_)), "{error}");
+    let Some(ManagerError::Several(errors)) = error.downcast_ref() else { panic!("{error}") };
+    assert!(matches!(&errors[..], [ManagerError::Lost(_), ManagerError::Grace { .. }]), "{error}");
     let ended = told.recv().await.expect("it was dropped");
     assert!(ended - renewed < Duration::from_secs(15), "before the lease is over: {:?}", ended - renewed);
     assert_eq!(log.all(), ["rest runs", "rest stops"]);
@@ -159,6 +157,47 @@ async fn a_reconcile_has_a_token_that_grows_with_every_leader() -> anyhow::Resul
         running.stop().await?;
     }
     assert!(tokens.is_sorted_by(|older, newer| older < newer), "{tokens:?}");
+    Ok(())
+}
+
+/// A server whose answers to some requests are panics of who asked.
+fn panicking(server: &ApiServer, panics: impl Fn(&Method) -> bool + Clone + Send + 'static) -> kube::Client {
+    let service = server.service();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (service, panics) = (service.clone(), panics.clone());
+        async move {
+            assert!(!(request.uri().path().contains("/leases") && panics(request.method())), "no luck");
+            service.oneshot(request).await
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_election_ends_the_leaders_work_and_the_manager_and_is_told() -> anyhow::Result<()> {
+    let (server, log) = (server(), Log::default());
+    // While it renews.
+    let manager = Manager::builder(panicking(&server, |method| method == Method::PUT))
+        .leader_election("operator", "default")
+        .build()?;
+    let ended = log.clone();
+    manager.add(Stage::Leader, "work that does not care", async move |_cx| {
+        let _ends = scopeguard(move || ended.say("dropped"));
+        std::future::pending().await
+    })?;
+    let begun = Instant::now();
+    let error = manager.run_until(std::future::pending()).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(15), "before another can lead: {:?}", begun.elapsed());
+    assert_eq!(log.all(), ["dropped"]);
+    let words = error.to_string();
+    assert!(words.starts_with("leader election: panicked, and does not lead any more: no luck; then "), "{words}");
+
+    // While it waits.
+    let manager = Manager::builder(panicking(&server, |_| true)).leader_election("operator", "default").build()?;
+    log.runnable(&manager, Stage::Leader, "never");
+    let error = manager.run_until(std::future::pending()).await.unwrap_err().to_string();
+    assert_eq!(error, "leader election: panicked, and does not lead any more: no luck");
+    assert_eq!(log.all(), ["dropped"]);
     Ok(())
 }
 

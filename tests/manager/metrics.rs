@@ -75,7 +75,7 @@ const OURS: &[(&str, &str, &[&str])] = &[
     ("steersman_workqueue_oldest_seconds", "gauge", &["controller", "name", "priority"]),
     ("steersman_events_dropped", "counter", &["reporter", "why"]),
 ];
-const CACHE: &[&str] = &["group", "kind", "scope", "version"];
+const CACHE: &[&str] = &["cluster", "group", "kind", "scope", "version"];
 
 /// A manager with everything that has metrics, after some work.
 async fn at_work(
@@ -142,9 +142,10 @@ async fn the_metrics_say_what_has_happened() -> anyhow::Result<()> {
         r#"controller_runtime_reconcile_errors_total{controller="maps"} 1"#,
         r#"steersman_workqueue_retry_delay_seconds_count{name="maps",controller="maps"} 1"#,
         r#"leader_election_master_status{name="operator"} 1.0"#,
-        r#"rest_client_requests_total{code="201",method="POST",host=""} 2"#,
+        // The map, the event and the Lease.
+        r#"rest_client_requests_total{code="201",method="POST",host=""} 3"#,
         r#"steersman_events_said_total{reporter="painter"} 1"#,
-        r#"steersman_cache_objects{group="",version="v1",kind="ConfigMap",scope=""} 1.0"#,
+        r#"steersman_cache_objects{cluster="",group="",version="v1",kind="ConfigMap",scope=""} 1.0"#,
         "certwatcher_read_certificate_total 1",
     ] {
         assert!(text.lines().any(|line| line == series), "{series} in\n{text}");

@@ -7,8 +7,6 @@ use steersman::{
     controller::Options,
     manager::{ManagerError, Probe, RunContext, Stage},
     prelude::*,
-    reconcile::ClusterRequest,
-    source::Kind,
 };
 use steersman_apiserver::Fault;
 use tokio::{sync::mpsc, time::Instant};
@@ -144,7 +142,7 @@ async fn a_kind_that_cannot_be_had_holds_up_who_needs_it_and_nobody_else() -> an
     let begun = Instant::now();
     let running = Running::new(manager);
     until(|| begun.elapsed() > Duration::from_secs(10)).await;
-    let unready = handle.check(Probe::Ready);
+    let unready = handle.check(Probe::Ready).await;
     let of_cache = unready.iter().find(|check| &*check.name == "cache").and_then(|check| check.failure.clone());
     assert!(of_cache.is_some_and(|failure| failure.contains("Secret")), "{unready:?}");
     let error = running.task.await?.expect_err("it needs them").to_string();
@@ -196,56 +194,26 @@ async fn a_controllers_name_is_taken_until_it_has_ended() -> anyhow::Result<()> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn clusters_come_and_go_while_it_runs() -> anyhow::Result<()> {
-    let (home, abroad) = (server(), server());
-    let manager = builder(&home).build()?;
-    let handle = manager.handle();
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let reconciler = reconcile::from_fn(move |request: ClusterRequest, _| {
-        tell.send(request.to_string()).expect("the test listens");
-        std::future::ready(Ok(Outcome::done()))
-    });
-    let fleet = handle.controller("fleet").reconcile(reconciler)?;
-    let running = Running::new(manager);
-    handle.elected().await;
-
-    let cluster = handle.add_cluster("abroad", client(&abroad))?;
-    assert!(matches!(handle.add_cluster("abroad", client(&abroad)), Err(ManagerError::NameTaken(_))));
-    let in_cluster = handler::in_cluster(cluster.name(), handler::object());
-    let watch = fleet.watch(Kind::with_cache(&cluster.cache(), Select::<ConfigMap>::new(), in_cluster))?;
-    watch.await_synced().await?;
-    let map = serde_json::json!({"metadata": {"namespace": "default", "name": "a"}});
-    cluster.client().create::<ConfigMap>(&serde_json::from_value(map)?).await?;
-    assert_eq!(told.recv().await.as_deref(), Some("abroad: default/a"));
-
-    cluster.remove().await;
-    assert!(handle.cluster("abroad").is_none());
-    until(|| fleet.watches().is_empty()).await;
-    handle.add_cluster("abroad", client(&abroad))?;
-    running.stop().await
-}
-
-#[tokio::test(start_paused = true)]
 async fn it_is_ready_when_everything_has_started_and_everybody_says_so() -> anyhow::Result<()> {
     let server = server();
     let manager = builder(&server).build()?;
     let handle = manager.handle();
-    let failing = || -> Vec<String> {
-        let failing = handle.check(Probe::Ready).into_iter().filter(|check| check.failure.is_some());
+    let failing = async || -> Vec<String> {
+        let failing = handle.check(Probe::Ready).await.into_iter().filter(|check| check.failure.is_some());
         failing.map(|check| check.name.to_string()).collect()
     };
     let warm = handle.readiness("warm");
-    assert_eq!(failing(), ["started", "warm"]);
+    assert_eq!(failing().await, ["started", "warm"]);
     let running = Running::new(manager);
     handle.elected().await;
-    assert_eq!(failing(), ["warm"]);
+    assert_eq!(failing().await, ["warm"]);
     warm.ready();
-    assert!(failing().is_empty());
+    assert!(failing().await.is_empty());
     warm.not_ready("cold again");
-    assert_eq!(failing(), ["warm"]);
+    assert_eq!(failing().await, ["warm"]);
     drop(warm);
-    assert!(failing().is_empty());
+    assert!(failing().await.is_empty());
     handle.add_check(Probe::Ready, "panics", || panic!("asked"));
-    assert_eq!(failing(), ["panics"]);
+    assert_eq!(failing().await, ["panics"]);
     running.stop().await
 }

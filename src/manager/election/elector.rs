@@ -10,7 +10,10 @@ use super::{
     record::{Lease, Record},
     report::Status,
 };
-use crate::{client::Connection, fence::Fence};
+use crate::{
+    client::{Connection, Requests},
+    fence::Fence,
+};
 use futures_util::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use std::{fmt, pin::pin, sync::Arc};
@@ -38,14 +41,18 @@ impl Elector {
     /// If the connection is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>, options: LeaderElection) -> Result<Self, ElectionError> {
         let options = options.checked()?;
-        let client = connection.into().watching().map_err(ElectionError::Connection)?;
-        let (door, lease) = (Door::new(client.kube().clone(), &options), options.lease().into());
+        let link = connection.into().watching().map_err(ElectionError::Connection)?;
+        let (door, lease) = (Door::new(link, &options), options.lease().into());
         Ok(Self(Arc::new(Shared { options, lease, door, status: Mutex::default() })))
     }
 
     /// As checked, with the namespace found.
     pub fn options(&self) -> &LeaderElection {
         &self.0.options
+    }
+
+    pub(crate) fn requests(&self) -> Requests {
+        self.0.door.requests()
     }
 
     /// Wait until this process leads; `None` if `stop` has resolved before. What fails meanwhile is tried again, and is in the [report](Self::report).
@@ -186,7 +193,10 @@ impl Standby<'_> {
             Some(claim) if self.was_claimed() => claim.record.renewed(),
             before => {
                 // One that is gone is counted on: nobody shall lead twice by one number.
-                let record = Record::taken(options, self.seen.as_ref().map_or(0, |seen| seen.record.transitions() + 1));
+                let record = Record::taken(
+                    options,
+                    self.seen.as_ref().map_or(0, |seen| seen.record.transitions().saturating_add(1)),
+                );
                 match before.as_ref().filter(|claim| claim.version == version) {
                     Some(claim) => record.at_the_time_of(&claim.record),
                     None => record,

@@ -4,9 +4,10 @@ use super::{
     LeaderElection,
     record::{Lease, Record},
 };
+use crate::client::{Link, Requests};
 use futures_util::Stream;
 use http::{Method, Request, header};
-use kube_client::{Client, Error};
+use kube_client::Error;
 use kube_core::{Status, WatchEvent};
 use serde_json::Value;
 use std::{fmt, time::Duration};
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 const WATCH_SECONDS: u32 = 290;
 
 pub(super) struct Door {
-    client: Client,
+    link: Link,
     /// Of all Leases of the namespace.
     path: String,
     name: String,
@@ -50,9 +51,9 @@ impl From<Error> for Failure {
 }
 
 impl Door {
-    pub(super) fn new(client: Client, options: &LeaderElection) -> Self {
+    pub(super) fn new(link: Link, options: &LeaderElection) -> Self {
         Self {
-            client,
+            link,
             path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", options.namespace),
             name: options.name.clone(),
             timeout: options.request_timeout(),
@@ -87,7 +88,12 @@ impl Door {
     pub(super) async fn watch(&self) -> Result<impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<>, Error> {
         let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={WATCH_SECONDS}", self.name);
         let request = request(Method::GET, format!("{}?{query}", self.path), Vec::new())?;
-        self.client.request_events(request).await
+        self.link.watch(request).await
+    }
+
+    /// What it was asked.
+    pub(super) fn requests(&self) -> Requests {
+        self.link.requests()
     }
 
     fn of_one(&self) -> String {
@@ -96,7 +102,7 @@ impl Door {
 
     async fn ask(&self, method: Method, path: String, body: Vec<u8>) -> Result<Lease, Unanswered> {
         let request = request(method, path, body).map_err(Unanswered::Refused)?;
-        let answer = timeout(self.timeout, self.client.request(request)).await;
+        let answer = timeout(self.timeout, self.link.ask(request)).await;
         answer.map_err(|_| Unanswered::Silent(self.timeout))?.map(Lease::read).map_err(Unanswered::Refused)
     }
 }

@@ -1,5 +1,6 @@
 //! Elections on the embedded server, on paused time.
 
+mod clocks;
 mod leader;
 mod standby;
 mod work;
