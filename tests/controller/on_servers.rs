@@ -242,7 +242,11 @@ steersman::env_test! {
                     map.data.get_or_insert_default().insert("open".into(), open.clone());
                     Ok(owner::set_controller(&*shop, map)?)
                 });
-                made.await?;
+                match made.await {
+                    // It was taken away since it was read: once more, when that is shown.
+                    Err(error) if error.is_not_found() => return Ok(Outcome::requeue()),
+                    made => drop(made?),
+                }
                 Ok(Outcome::done())
             }
         });
