@@ -343,7 +343,7 @@ impl<S: Sink> Reflector<S> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
             Ok(payload) => {
                 let bytes = self.sink.decoder().weigh(&payload, object.get().len());
-                Ok(Entry { key: payload.key(), object: Arc::new(payload), bytes })
+                Ok(Entry::new(payload.key(), Arc::new(payload), bytes))
             }
             Err(what) => {
                 let unread = Unread { key: what.key.clone(), revision: what.revision };

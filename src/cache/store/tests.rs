@@ -27,7 +27,7 @@ fn key(number: u8) -> ObjectKey {
 }
 
 fn entry(number: u8, thing: Thing) -> Entry<Thing> {
-    Entry { key: key(number), object: Arc::new(thing), bytes: 1 + thing.0 }
+    Entry::new(key(number), Arc::new(thing), 1 + thing.0)
 }
 
 fn shown(snapshot: &Snapshot<Thing>) -> BTreeMap<ObjectKey, Thing> {
@@ -318,7 +318,7 @@ fn tables_grow_while_readers_read() {
     for number in 0..2000 {
         let key = ObjectKey::cluster_scoped(&number.to_string());
         HASHED.set(0);
-        store.put(Entry { key, object: Arc::new((number, 0)), bytes: 1 }, 1);
+        store.put(Entry::new(key, Arc::new((number, 0)), 1), 1);
         assert!((1..4).contains(&HASHED.get()), "object {number}: {} hashes", HASHED.get());
     }
     for number in [0, 1000, 1999] {

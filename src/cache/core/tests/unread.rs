@@ -122,7 +122,7 @@ fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
     let entry = |name: &str| {
         let json = json!({"metadata": {"name": name, "resourceVersion": "1"}, "data": {"k": "0"}});
         let object = core.decoder.decode::<Strict>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object), bytes: 7 }
+        Entry::new(object.key(), Arc::new(object), 7)
     };
     let key = |name: &str| ObjectKey::cluster_scoped(name);
     let mut cursor = core.subscribe();
