@@ -1,7 +1,7 @@
 //! Indexes as users have them.
 
 use super::{
-    CacheError, Informer, View,
+    CacheError, Informer, Query, View,
     store::{Function, IndexId, Lookup},
 };
 use crate::object::{Body, KubeObject, ObjectKey};
@@ -47,9 +47,9 @@ impl<K: KubeObject, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
         self.view(value).map(|view| view.iter().map(|object| object.key().clone()).collect()).unwrap_or_default()
     }
 
-    /// The objects. Together with a namespace or labels: [`Query::index`](super::Query::index).
+    /// The objects. Together with a namespace or labels: [`Query::index`].
     pub fn get(&self, value: &V) -> Result<Vec<Arc<K>>, CacheError> {
-        Ok(self.view(value)?.decode()?)
+        Ok(self.view(value)?.list(&Query::default(), self.0.informer.gvk())?)
     }
 
     /// The objects, to be looked at where they are: see [`Informer::view`].

@@ -136,7 +136,7 @@ impl<K: KubeObject> Informer<K> {
     ///
     /// For objects that are kept, or handed on; who only looks at them takes a [`view`](Self::view).
     pub fn list(&self, query: &Query<K>) -> Result<Vec<Arc<K>>, CacheError> {
-        Ok(self.view(query)?.decode()?)
+        Ok(self.looked_up(query)?.list(query, self.gvk())?)
     }
 
     /// The objects that `query` is about, all as they were at one moment, to be looked at where they are: nothing is copied, counted or decoded.
@@ -154,13 +154,18 @@ impl<K: KubeObject> Informer<K> {
     /// # }
     /// ```
     pub fn view(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
+        Ok(self.looked_up(query)?.narrowed(query, self.gvk())?)
+    }
+
+    /// What of a query needs no look at the objects.
+    fn looked_up(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
         let lookups: Vec<_> = query.indexes.iter().map(|index| index.lookup_in(self)).collect::<Result<_, _>>()?;
         if let Some(field) = query.field_of_body()
             && (&*self.core as &dyn Any).is::<Core<MetadataOnly>>()
         {
             return Err(CacheError::FieldOfMetadata { kind: self.kind().to_owned(), field: field.to_owned() });
         }
-        Ok(self.select(query.namespace.as_deref(), &lookups)?.narrowed(query, self.gvk())?)
+        self.select(query.namespace.as_deref(), &lookups)
     }
 
     /// The objects of a namespace that all the lookups find.

@@ -214,6 +214,10 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(failure) => return Next { from: None, failure: Some(failure) },
             };
+            if let Some(entry) = self.at_once(&line) {
+                listed.put(entry);
+                continue;
+            }
             match wire::line(&line) {
                 Ok(Line::Put(object)) => self.list_one(object, &mut listed),
                 Ok(Line::Deleted(object)) => match self.decode(object) {
@@ -271,10 +275,15 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
+            if let Some(entry) = self.at_once(&line) {
+                happened = true;
+                version = later(version, self.put(Ok(entry)));
+                continue;
+            }
             let line = wire::line(&line);
             happened |= matches!(line, Ok(Line::Put(_) | Line::Deleted(_)));
             match line {
-                Ok(Line::Put(object)) => version = later(version, self.put(object)),
+                Ok(Line::Put(object)) => version = later(version, self.put(self.decode(object))),
                 Ok(Line::Deleted(object)) => version = later(version, self.deleted(object)),
                 Ok(Line::Bookmark { version: reached, .. }) => {
                     self.sink.nothing_up_to(revision(&reached));
@@ -307,9 +316,15 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
+    /// What is added or modified in a line that is as most are. Of any other, and of what cannot be decoded, nothing: that is looked at more closely.
+    fn at_once(&self, line: &[u8]) -> Option<Entry<S::Payload>> {
+        let object = wire::put(line)?;
+        self.sink.decoder().decode(object).ok().map(|payload| self.entry(payload, object.len()))
+    }
+
     /// Gives the version it is at.
-    fn put(&self, object: &RawValue) -> Option<String> {
-        match self.decode(object) {
+    fn put(&self, decoded: Result<Entry<S::Payload>, Unread>) -> Option<String> {
+        match decoded {
             Ok(entry) => {
                 let version = entry.object.meta().resource_version()?.to_owned();
                 self.sink.put(entry, revision(&version));
@@ -341,16 +356,19 @@ impl<S: Sink> Reflector<S> {
 
     fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Unread> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
-            Ok(payload) => {
-                let bytes = self.sink.decoder().weigh(&payload, object.get().len());
-                Ok(Entry::new(payload.key(), Arc::new(payload), bytes))
-            }
+            Ok(payload) => Ok(self.entry(payload, object.get().len())),
             Err(what) => {
                 let unread = Unread { key: what.key.clone(), revision: what.revision };
                 self.sink.undecodable(what);
                 Err(unread)
             }
         }
+    }
+
+    /// Of an object whose JSON has this length.
+    fn entry(&self, payload: S::Payload, json: usize) -> Entry<S::Payload> {
+        let bytes = self.sink.decoder().weigh(&payload, json);
+        Entry::new(payload.key(), Arc::new(payload), bytes)
     }
 
     async fn send(&self, request: Result<Request<Body>, Failure>) -> Result<Response<Body>, Failure> {
