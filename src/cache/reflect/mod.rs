@@ -12,6 +12,7 @@
 //! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
 
+mod failure;
 mod lines;
 mod listed;
 mod pace;
@@ -19,12 +20,13 @@ mod place;
 mod stream;
 mod wire;
 
+pub(crate) use self::{failure::Failure, pace::Pace, place::Place};
 use self::{
+    failure::{broken, silent},
     listed::Listed,
     stream::Stream,
     wire::{Line, Page, Refusal},
 };
-pub(crate) use self::{pace::Pace, place::Place};
 use crate::{
     cache::store::Entry,
     caught::caught,
@@ -68,29 +70,6 @@ pub(crate) trait Sink: Send + Sync {
     fn well(&self);
     /// It does not, or not as it should.
     fn failed(&self, failure: &Failure);
-}
-
-/// Why a list or watch did not go on.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum Failure {
-    /// In the server's own words.
-    #[error("{}", .0.message)]
-    Refused(Refusal),
-    /// There was no answer, or none that could be read.
-    #[error("{0}")]
-    Broken(String),
-    #[error("the server ended the watch at once")]
-    EndedAtOnce,
-    /// Code of the kind's type, of the client, or of this crate: with its words.
-    #[error("code that the watch calls has panicked, and it begins anew: {0}")]
-    Panicked(String),
-}
-
-impl Failure {
-    /// The server has no such kind, or not any more.
-    fn is_absent(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.code == 404)
-    }
 }
 
 /// What can be told of an object that cannot be decoded.
@@ -397,12 +376,4 @@ fn later(version: String, next: Option<String>) -> String {
 
 fn watch_time() -> Duration {
     WATCH.mul_f64(rand::rng().random_range(1.0..2.0))
-}
-
-fn silent(time: Duration) -> Failure {
-    Failure::Broken(format!("nothing came within {} s", time.as_secs()))
-}
-
-fn broken(error: impl std::fmt::Display) -> Failure {
-    Failure::Broken(error.to_string())
 }

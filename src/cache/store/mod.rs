@@ -216,8 +216,8 @@ impl<P: 'static> Store<P> {
             }
             // Pages that were not of one revision can name an object twice; the last one is the newest.
             if let Some(slot) = next.find(hash, &entry.key) {
-                let old = next.entry(slot).object.clone();
-                let mut said = Said::of(&indexers, Some(&old), Some(&entry.object), &self.index_errors);
+                let mut said =
+                    Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object), &self.index_errors);
                 said.update(slot, &mut next.tables);
                 next.change(slot, hash, entry);
             } else {

@@ -98,3 +98,27 @@ fn at<P>(spine: &[Chunk<P>], slot: Slot) -> Option<&Entry<P>> {
     let slot = slot as usize;
     spine[slot / CHUNK][slot % CHUNK].as_ref()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        cache::store::{Entry, Store},
+        object::ObjectKey,
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn a_snapshot_can_show_some_in_an_order_of_their_own() {
+        let store = Store::default();
+        for number in 0..200 {
+            let key = ObjectKey::cluster_scoped(&number.to_string());
+            store.put(Entry::new(key, Arc::new(number), 0), 1);
+        }
+        let all = store.snapshot();
+        let mut slots: Vec<_> = all.slots().filter(|(slot, _)| slot % 50 == 0).map(|(slot, _)| slot).collect();
+        slots.reverse();
+        let wanted: Vec<_> = slots.iter().filter_map(|slot| Some(*all.at(*slot)?.object)).collect();
+        let some = all.only(slots.into());
+        assert_eq!((some.len(), some.iter().map(|entry| *entry.object).collect::<Vec<_>>()), (4, wanted));
+    }
+}

@@ -49,18 +49,6 @@ fn a_snapshot_taken_along_shows_the_same() {
 }
 
 #[test]
-fn a_snapshot_can_show_some_in_an_order_of_their_own() {
-    let store = Store::default();
-    (0..200).for_each(|number| drop(store.put(entry(number, (1, 0)), 1)));
-    let all = store.snapshot();
-    let mut slots: Vec<_> = all.slots().filter(|(slot, _)| slot % 50 == 0).map(|(slot, _)| slot).collect();
-    slots.reverse();
-    let wanted: Vec<_> = slots.iter().filter_map(|slot| Some(all.at(*slot)?.key.clone())).collect();
-    let some = all.only(slots.into());
-    assert_eq!((some.len(), some.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>()), (4, wanted));
-}
-
-#[test]
 fn an_object_that_comes_in_the_place_of_another_brings_its_own_key() {
     let store = Store::default();
     store.put(entry(1, (1, 0)), 1);
