@@ -29,12 +29,15 @@ pub(crate) fn all() -> Vec<Workload> {
             forms: FORMS,
             run: |form, _| vec![("heap-per-object-managed", fed!(form, per_object, &Pods::with_managed_fields()))],
         },
-        // The type's own heap is the type's affair.
+        // The type's own heap, as serde reads it, is the type's affair. Ours is read into lists that fit, which can take less: that is 0.
         Workload {
             names: &["heap-over-type"],
             unit: "B",
             forms: &[Form::Typed],
-            run: |form, _| vec![("heap-over-type", fed!(form, per_object, &Pods::new()) - of_type(&Pods::new()))],
+            run: |form, _| {
+                let over = fed!(form, per_object, &Pods::new()) - of_type(&Pods::new());
+                vec![("heap-over-type", over.max(0.0))]
+            },
         },
     ]
 }

@@ -1,4 +1,5 @@
-//! Reading: one object, all of them, those with a label, those an index finds. As users do it: through the informer's handle, to objects.
+//! Reading: one object, all of them, those with a label, those an index finds. As users do it: through the informer's handle, to views of the objects,
+//! and where it is said, to a `Vec` of them.
 
 use crate::{
     FORMS, Rows, Workload, fed, nanos, per_call, pick,
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use steersman::{
-    cache::{Informer, Query, bench::Feed},
+    cache::{Index, Informer, Query, View, bench::Feed},
     object::{KubeObject, ObjectKey},
 };
 
@@ -23,7 +24,15 @@ pub(crate) fn all() -> Vec<Workload> {
     vec![
         Workload { names: &["get", "get-2t"], unit: "ns", forms: FORMS, run: |form, quick| fed!(form, gets, quick) },
         Workload {
-            names: &["list-100k", "list-label", "index-1000", "index-100"],
+            names: &[
+                "list-100k",
+                "list-100k-vec",
+                "list-label",
+                "index-1000",
+                "index-1000-vec",
+                "index-100",
+                "index-100-vec",
+            ],
             unit: "us",
             forms: FORMS,
             run: |form, quick| fed!(form, lists, quick),
@@ -87,15 +96,29 @@ fn lists<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool)
     let label = |name: &'static str| move |object: &K| object.labels().get(name).cloned().into_iter().collect();
     let (by_node, by_set) = (informer.index(label("node")), informer.index(label("set")));
     let (everything, tenth) = (Query::default(), Query::default().labels("app=app-3").expect("a selector"));
-    let list = |query: &Query<K>, expected: usize| {
-        let time = per_call(quick, || assert_eq!(black_box(informer.list(query).expect("synced")).len(), expected));
-        time / 1e3
+    // As views, whose every entry is looked at.
+    let seen = |view: View<K>| view.iter().map(black_box).count();
+    let view = |query: &Query<K>, expected| {
+        per_call(quick, || assert_eq!(seen(informer.view(query).expect("synced")), expected))
     };
-    let (all, tenth) = (list(&everything, COUNT), list(&tenth, COUNT / 10));
-    let by = |index: &steersman::cache::Index<K, String>, value: &str, expected: usize| {
+    let list = |query: &Query<K>, expected| {
+        per_call(quick, || assert_eq!(black_box(informer.list(query).expect("synced")).len(), expected))
+    };
+    let by = |index: &Index<K, String>, value: &str, expected| {
         let value = value.to_owned();
-        per_call(quick, || assert_eq!(black_box(index.get(&value).expect("synced")).len(), expected)) / 1e3
+        let view = per_call(quick, || assert_eq!(seen(index.view(&value).expect("synced")), expected));
+        let vec = per_call(quick, || assert_eq!(black_box(index.get(&value).expect("synced")).len(), expected));
+        (view, vec)
     };
     let (thousand, hundred) = (by(&by_node, "node-042", 1_000), by(&by_set, "set-0042", 100));
-    vec![("list-100k", all), ("list-label", tenth), ("index-1000", thousand), ("index-100", hundred)]
+    let rows = [
+        ("list-100k", view(&everything, COUNT)),
+        ("list-100k-vec", list(&everything, COUNT)),
+        ("list-label", list(&tenth, COUNT / 10)),
+        ("index-1000", thousand.0),
+        ("index-1000-vec", thousand.1),
+        ("index-100", hundred.0),
+        ("index-100-vec", hundred.1),
+    ];
+    rows.map(|(name, nanos)| (name, nanos / 1e3)).into()
 }

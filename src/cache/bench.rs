@@ -35,7 +35,7 @@ impl<P: Payload> Feed for Part<P> {
     fn decode(&self, json: &[u8]) -> Entry<P> {
         let payload: P = self.decoder().decode(json).expect("an object");
         let bytes = self.decoder().weigh(&payload, json.len());
-        Entry { key: payload.key(), object: Arc::new(payload), bytes }
+        Entry::new(payload.key(), Arc::new(payload), bytes)
     }
 
     fn all(&self, objects: Vec<Entry<P>>, revision: u64) {

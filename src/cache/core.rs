@@ -18,7 +18,17 @@ use super::{
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
 use parking_lot::{RwLock, RwLockWriteGuard};
-use std::{cmp::Reverse, sync::Arc, time::SystemTime};
+use std::{
+    cmp::Reverse,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    time::SystemTime,
+};
 use tokio::{sync::watch, time::Instant};
 
 /// How many are measured to find the largest.
@@ -53,6 +63,8 @@ pub(crate) struct Core<P> {
     condition: watch::Sender<Condition>,
     /// Whether the first list of every part has come: from then on, reads are served.
     listed: watch::Sender<bool>,
+    /// The same: every read asks, and readers must not meet at a lock.
+    is_listed: AtomicBool,
     pub(super) tally: Tally,
     pub(super) decode_errors: Trouble<Undecodable>,
 }
@@ -67,6 +79,7 @@ impl<P: Payload> Core<P> {
             parts: RwLock::default(),
             condition: watch::Sender::new(Condition::Idle),
             listed: watch::Sender::new(false),
+            is_listed: AtomicBool::new(false),
             tally: Tally::default(),
             decode_errors: Trouble::default(),
         }
@@ -169,7 +182,7 @@ impl<P: Payload> Core<P> {
     }
 
     pub(crate) fn is_listed(&self) -> bool {
-        *self.listed.borrow()
+        self.is_listed.load(Acquire)
     }
 
     /// Until the first list has come; or until it never will: then this is false.
@@ -258,6 +271,7 @@ impl<P: Payload> Core<P> {
         self.set_condition(parts.worst().clone());
         if parts.are_listed() && !self.is_listed() {
             self.fan.write(|publisher| Publisher::synced(publisher));
+            self.is_listed.store(true, Release);
             self.listed.send_replace(true);
         }
     }

@@ -6,7 +6,7 @@ use super::{
     ledger::{Fate, Ledger},
     reflect::{Failure, Place, Reflector},
     stats::{InformerStats, ObjectSize},
-    store::{Entry, Indexer, Lookup, Table, Values},
+    store::{Entry, Indexer, Lookup, Slot, Snapshot, Table, Values},
 };
 use crate::{
     client::Link,
@@ -14,9 +14,8 @@ use crate::{
     object::{AnyKind, Body, Meta, Object, ObjectKey, Payload},
 };
 use std::{
-    any::TypeId,
+    any::Any,
     future::Future,
-    ops::ControlFlow,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -25,17 +24,11 @@ use tokio::sync::watch;
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-pub(super) trait Informing: Send + Sync {
-    /// Of what is kept.
-    fn payload_type(&self) -> TypeId;
+/// An informer that knows what it keeps finds that out by [`Any`].
+pub(super) trait Informing: Any + Send + Sync {
     fn get(&self, key: &ObjectKey) -> Option<Body>;
-    /// Shows the objects of a namespace that all the lookups find, as they are at one moment, until told to stop.
-    fn visit(
-        &self,
-        namespace: Option<&str>,
-        lookups: &[Lookup<'_>],
-        see: &mut dyn FnMut(&dyn Shown) -> ControlFlow<()>,
-    );
+    /// The objects of a namespace that all the lookups find, as they are at one moment.
+    fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn Seen>;
     fn revision(&self) -> u64;
     /// See [`Core::revision_of`].
     fn revision_of(&self, namespace: &str) -> Option<u64>;
@@ -78,14 +71,34 @@ pub(super) trait Informing: Send + Sync {
     fn parts_are(&self, condition: Condition);
 }
 
-/// An object that a visitor is shown.
-pub(super) trait Shown {
+/// A [`Snapshot`] of whatever.
+pub(super) trait Seen: Send + Sync {
+    fn len(&self) -> usize;
+    fn slots(&self) -> Box<dyn Iterator<Item = (Slot, &dyn Kept)> + '_>;
+    /// See [`Snapshot::only`].
+    fn only(self: Box<Self>, slots: Vec<Slot>) -> Box<dyn Seen>;
+}
+
+impl<P: Payload> Seen for Snapshot<P> {
+    fn len(&self) -> usize {
+        Snapshot::len(self)
+    }
+    fn slots(&self) -> Box<dyn Iterator<Item = (Slot, &dyn Kept)> + '_> {
+        Box::new(Snapshot::slots(self).map(|(slot, entry)| (slot, entry as &dyn Kept)))
+    }
+    fn only(self: Box<Self>, slots: Vec<Slot>) -> Box<dyn Seen> {
+        Box::new(Snapshot::only(*self, slots.into()))
+    }
+}
+
+/// An [`Entry`] of whatever.
+pub(super) trait Kept: Send + Sync {
     fn key(&self) -> &ObjectKey;
     fn meta(&self) -> Meta<'_>;
     fn body(&self) -> Body;
 }
 
-impl<P: Payload> Shown for Entry<P> {
+impl<P: Payload> Kept for Entry<P> {
     fn key(&self) -> &ObjectKey {
         &self.key
     }
@@ -155,22 +168,12 @@ impl<P: Payload> Indexer<Arc<P>> for OfBodies {
 }
 
 impl<P: Payload> Informing for Core<P> {
-    fn payload_type(&self) -> TypeId {
-        TypeId::of::<P>()
-    }
-
     fn get(&self, key: &ObjectKey) -> Option<Body> {
         self.store.get(key).map(Payload::into_body)
     }
 
-    fn visit(
-        &self,
-        namespace: Option<&str>,
-        lookups: &[Lookup<'_>],
-        see: &mut dyn FnMut(&dyn Shown) -> ControlFlow<()>,
-    ) {
-        let snapshot = self.store.select(namespace, lookups);
-        let _ = snapshot.iter().try_for_each(|entry| see(entry));
+    fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn Seen> {
+        Box::new(self.store.select(namespace, lookups))
     }
 
     fn revision(&self) -> u64 {

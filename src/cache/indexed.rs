@@ -1,11 +1,11 @@
 //! Indexes as users have them.
 
 use super::{
-    CacheError, Informer, Query,
+    CacheError, Informer, Query, View,
     store::{Function, IndexId, Lookup},
 };
 use crate::object::{Body, KubeObject, ObjectKey};
-use std::{fmt, hash::Hash, marker::PhantomData, ops::ControlFlow, sync::Arc};
+use std::{fmt, hash::Hash, marker::PhantomData, sync::Arc};
 
 /// Objects by what a function says of them. Made by [`Informer::index`], removed when its last clone, and the last query by it, is dropped. It holds
 /// its informer.
@@ -43,21 +43,18 @@ impl<K: KubeObject, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
 
     /// Keys only, without decoding anything: for mapping functions. Empty before the first sync.
     pub fn keys(&self, value: &V) -> Vec<ObjectKey> {
-        let (core, mut keys) = (&self.0.informer.core, Vec::new());
-        if !core.is_listed() {
-            // Some namespaces may be there, and others not.
-            return keys;
-        }
-        core.visit(None, &[IndexId::new(self.0.number).of(value)], &mut |shown| {
-            keys.push(shown.key().clone());
-            ControlFlow::Continue(())
-        });
-        keys
+        // Before, some namespaces may be there, and others not.
+        self.view(value).map(|view| view.iter().map(|object| object.key().clone()).collect()).unwrap_or_default()
     }
 
     /// The objects. Together with a namespace or labels: [`Query::index`].
     pub fn get(&self, value: &V) -> Result<Vec<Arc<K>>, CacheError> {
-        self.0.informer.list_by(&Query::default(), &[IndexId::new(self.0.number).of(value)])
+        Ok(self.view(value)?.list(&Query::default(), self.0.informer.gvk())?)
+    }
+
+    /// The objects, to be looked at where they are: see [`Informer::view`].
+    pub fn view(&self, value: &V) -> Result<View<K>, CacheError> {
+        self.0.informer.select(None, &[IndexId::new(self.0.number).of(value)])
     }
 }
 

@@ -1,8 +1,8 @@
 //! The handle by which one kind and selection is read.
 
 use super::{
-    Cache, CacheError, Events, Index, InformerStats, ObjectSize, Query,
-    core::Condition,
+    Cache, CacheError, Events, Index, InformerStats, ObjectSize, Query, View,
+    core::{Condition, Core},
     erased::Informing,
     ledger::{Pending, Token, Wanted},
     life::Lease,
@@ -13,11 +13,10 @@ use crate::object::{KubeObject, MetadataOnly, ObjectKey};
 use kube_core::GroupVersionKind;
 use serde::Serialize;
 use std::{
-    any::TypeId,
+    any::Any,
     fmt,
     hash::Hash,
     marker::PhantomData,
-    ops::ControlFlow,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -123,51 +122,66 @@ impl<K> Informer<K> {
 }
 
 impl<K: KubeObject> Informer<K> {
+    /// What keeps the objects, if it keeps them as this type.
+    fn typed(&self) -> Option<&Core<K>> {
+        let core: &dyn Any = &*self.core;
+        core.downcast_ref()
+    }
+
     /// One object; `None` if there is none.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
+        if let Some(core) = self.typed()
+            && core.is_listed()
+        {
+            return Ok(core.store.get(key));
+        }
         self.check_synced()?;
         Ok(self.core.get(key).map(|body| body.decode()).transpose()?)
     }
 
     /// The objects that `query` is about, all as they were at one moment. One that cannot be read as a `K` fails it.
+    ///
+    /// For objects that are kept, or handed on; who only looks at them takes a [`view`](Self::view).
     pub fn list(&self, query: &Query<K>) -> Result<Vec<Arc<K>>, CacheError> {
-        let lookups: Vec<_> = query.indexes.iter().map(|index| index.lookup_in(self)).collect::<Result<_, _>>()?;
-        self.list_by(query, &lookups)
+        Ok(self.looked_up(query)?.list(query, self.gvk())?)
     }
 
-    /// With the query's own indexes looked up.
-    pub(super) fn list_by(&self, query: &Query<K>, lookups: &[Lookup<'_>]) -> Result<Vec<Arc<K>>, CacheError> {
-        self.check_synced()?;
-        let limit = query.limit.unwrap_or(usize::MAX);
+    /// The objects that `query` is about, all as they were at one moment, to be looked at where they are: nothing is copied, counted or decoded.
+    ///
+    /// Everything, one namespace, and what one index finds is there at once, however much it is; labels, fields and an order are looked at first.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use steersman::cache::{CacheError, Informer, Query};
+    /// # fn example(pods: Informer<Pod>) -> Result<(), CacheError> {
+    /// let shop = pods.view(&Query::default().namespace(Some("shop")))?;
+    /// let leaving = shop.iter().filter(|pod| pod.meta().is_deleting()).count();
+    /// println!("{leaving} of {} pods are on their way out", shop.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn view(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
+        Ok(self.looked_up(query)?.narrowed(query, self.gvk())?)
+    }
+
+    /// What of a query needs no look at the objects.
+    fn looked_up(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
+        let lookups: Vec<_> = query.indexes.iter().map(|index| index.lookup_in(self)).collect::<Result<_, _>>()?;
         if let Some(field) = query.field_of_body()
-            && self.core.payload_type() == TypeId::of::<MetadataOnly>()
+            && (&*self.core as &dyn Any).is::<Core<MetadataOnly>>()
         {
             return Err(CacheError::FieldOfMetadata { kind: self.kind().to_owned(), field: field.to_owned() });
         }
-        let (mut found, mut failed) = (Vec::new(), None);
-        self.core.visit(query.namespace.as_deref(), lookups, &mut |shown| {
-            if found.len() >= limit && !query.sorted {
-                return ControlFlow::Break(());
-            }
-            match query.matches(self.gvk(), shown) {
-                Ok(true) => found.push((query.sorted.then(|| shown.key().clone()), shown.body())),
-                Ok(false) => {}
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
-                }
-            }
-            ControlFlow::Continue(())
-        });
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-        if query.sorted {
-            found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            found.truncate(limit);
-        }
-        // Decoded last, and only what is handed out.
-        Ok(found.into_iter().map(|(_, body)| body.decode()).collect::<Result<_, _>>()?)
+        self.select(query.namespace.as_deref(), &lookups)
+    }
+
+    /// The objects of a namespace that all the lookups find.
+    pub(super) fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Result<View<K>, CacheError> {
+        self.check_synced()?;
+        Ok(match self.typed() {
+            Some(core) => View::of_type(core.store.select(namespace, lookups)),
+            None => View::of_other(self.core.select(namespace, lookups)),
+        })
     }
 
     /// Find objects by what `values` says of them; also while running. Dropping the index removes it.

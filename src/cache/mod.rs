@@ -7,7 +7,7 @@
 //!   a form that takes less memory. Nothing is watched that was not declared, and nothing for long after its last user.
 //! * [`CacheOptions`] say what is kept where a declaration does not: of which namespaces, also by their labels as they come and go, with which labels and
 //!   fields; for one kind or for all.
-//! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`]; and tells [`Events`].
+//! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`], as objects or as a [`View`] of them; and tells [`Events`].
 //! * A kind that the server does not have is waited for, and so is one that goes away; [`Cache::remove`] is for kinds that are not wanted any more.
 //! * [`Cache::run_until`] does the work. Before the first list has come, reads fail and say why: an empty answer would be a lie.
 //!
@@ -81,6 +81,7 @@ mod stats;
 mod store;
 mod synced;
 mod tend;
+mod view;
 
 pub(crate) use self::asked::Asked;
 pub use self::{
@@ -96,4 +97,5 @@ pub use self::{
     registry::Cache,
     select::{Representation, Select},
     stats::{HandlerStats, InformerReport, InformerStats, ObjectSize},
+    view::{Shown, View},
 };

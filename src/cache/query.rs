@@ -1,17 +1,15 @@
 //! What to list of what is in memory.
 
 use super::{
-    CacheError, Index,
-    erased::Shown,
+    CacheError, Index, Shown,
     fields::{FieldSelector, field},
     indexed::Narrowing,
 };
-use crate::object::DecodeError;
-use crate::object::Selector;
+use crate::object::{DecodeError, KubeObject, ObjectKey, Selector};
 use kube_core::GroupVersionKind;
 use std::{borrow::Cow, hash::Hash, sync::Arc};
 
-/// Narrows a list; `Query::default()` is everything, in no order. All parts must match.
+/// Narrows a list or a view; `Query::default()` is everything, in no order. All parts must match.
 ///
 /// A namespace and indexes are looked up; labels are looked at, object by object, without decoding any: narrow by an index first where there are
 /// many. Fields other than an object's name are slow.
@@ -23,7 +21,7 @@ use std::{borrow::Cow, hash::Hash, sync::Arc};
 /// let query = Query::<Pod>::default().namespace(Some("shop")).labels("app=web")?.sorted().limit(10);
 /// # Ok::<_, steersman::cache::CacheError>(())
 /// ```
-#[must_use = "list it with `Informer::list`"]
+#[must_use = "ask for it with `Informer::list` or `Informer::view`"]
 pub struct Query<K> {
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<Selector>,
@@ -72,10 +70,10 @@ impl<K: 'static> Query<K> {
 }
 
 /// Fields that every object's key says.
-fn of_key<'a>(shown: &'a dyn Shown, path: &str) -> Option<Cow<'a, str>> {
+fn of_key<'a>(key: &'a ObjectKey, path: &str) -> Option<Cow<'a, str>> {
     match path {
-        "metadata.name" => Some(shown.key().name().into()),
-        "metadata.namespace" => Some(shown.key().namespace().unwrap_or_default().into()),
+        "metadata.name" => Some(key.name().into()),
+        "metadata.namespace" => Some(key.namespace().unwrap_or_default().into()),
         _ => None,
     }
 }
@@ -87,17 +85,24 @@ impl<K> Query<K> {
         paths.find(|path| !matches!(*path, "metadata.name" | "metadata.namespace"))
     }
 
+    /// Whether some objects of what is looked up may be left out.
+    pub(super) fn selects(&self) -> bool {
+        self.labels.is_some() || self.fields.is_some()
+    }
+}
+
+impl<K: KubeObject> Query<K> {
     /// Whether an object of this kind has such labels and fields.
-    pub(super) fn matches(&self, kind: &GroupVersionKind, shown: &dyn Shown) -> Result<bool, DecodeError> {
-        if self.labels.as_ref().is_some_and(|labels| !labels.matches(shown.meta().labels())) {
+    pub(super) fn matches(&self, kind: &GroupVersionKind, object: Shown<'_, K>) -> Result<bool, DecodeError> {
+        if self.labels.as_ref().is_some_and(|labels| !labels.matches(object.meta().labels())) {
             return Ok(false);
         }
         let Some(fields) = &self.fields else { return Ok(true) };
         if self.field_of_body().is_none() {
-            return Ok(fields.matches(|path| of_key(shown, path)));
+            return Ok(fields.matches(|path| of_key(object.key(), path)));
         }
-        let json = shown.body().json()?;
-        Ok(fields.matches(|path| of_key(shown, path).or_else(|| field(kind, &json, path))))
+        let json = object.json()?;
+        Ok(fields.matches(|path| of_key(object.key(), path).or_else(|| field(kind, &json, path))))
     }
 }
 

@@ -62,7 +62,9 @@ impl Decoder {
     /// One object's JSON. What the type's own code, or the transform, panics on is not kept either.
     pub(crate) fn decode<P: Payload>(&self, json: &[u8]) -> Result<P, Undecodable> {
         let payload = catch_unwind(AssertUnwindSafe(|| {
-            let mut deserializer = serde_json::Deserializer::from_slice(json);
+            // Looked at once, and not string by string.
+            let text = str::from_utf8(json).map_err(Error::custom)?;
+            let mut deserializer = serde_json::Deserializer::from_str(text);
             let payload = self.seed().deserialize(&mut deserializer)?;
             deserializer.end().map(|()| payload)
         }));

@@ -38,6 +38,7 @@ mod meta;
 mod payload;
 mod selector;
 mod size;
+mod snug;
 mod transform;
 mod weight;
 mod wire_meta;

@@ -14,6 +14,7 @@ use super::{
     lean::Lean,
     meta::Meta,
     size,
+    snug::Snug,
 };
 use kube_core::{GroupVersionKind, TypeMeta};
 use serde::{
@@ -53,7 +54,8 @@ impl<T: KubeObject> Payload for T {
     const WALKED: bool = true;
 
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let mut object = T::deserialize(Lean::new(deserializer, decoder.types(), decoder.keeps_managed_fields()))?;
+        let deserializer = Lean::new(Snug(deserializer), decoder.types(), decoder.keeps_managed_fields());
+        let mut object = T::deserialize(deserializer)?;
         if object.meta().name.as_deref().is_none_or(str::is_empty) {
             return Err(no_name());
         }

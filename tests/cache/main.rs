@@ -19,3 +19,4 @@ mod schedule;
 mod soak;
 mod support;
 mod tenants;
+mod views;

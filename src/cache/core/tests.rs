@@ -161,7 +161,7 @@ fn metadata_core() -> (Arc<Core<MetadataOnly>>, impl Fn(&str, u64) -> Entry<Meta
     let entry = move |namespace: &str, version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
         let object = decoding.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
+        Entry::new(object.key(), Arc::new(object), 0)
     };
     (core, entry)
 }
@@ -257,7 +257,7 @@ fn a_part_that_joins_later_is_told_as_new_and_one_that_leaves_takes_its_objects_
     let entry = |namespace: &str, version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": version.to_string()}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
+        Entry::new(object.key(), Arc::new(object), 0)
     };
     let mut cursor = core.subscribe();
     let a = core.join(Some("a".into()));
@@ -296,7 +296,7 @@ fn what_is_in_no_named_namespace_is_a_part_of_its_own() {
     let entry = |namespace: &str| {
         let json = json!({"metadata": {"name": "o", "namespace": namespace, "resourceVersion": "1"}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
+        Entry::new(object.key(), Arc::new(object), 0)
     };
     let [named, others] = [Some("a".to_owned()), None].map(|namespace| core.join(namespace));
     core.parts_are(Condition::Synced);
@@ -323,7 +323,7 @@ fn an_index_function_may_ask_for_numbers_and_who_else_does_is_not_kept_waiting()
     let entry = |version: u64| {
         let json = json!({"metadata": {"name": "o", "namespace": "a", "resourceVersion": version.to_string()}});
         let object = core.decoder.decode::<MetadataOnly>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object), bytes: 0 }
+        Entry::new(object.key(), Arc::new(object), 0)
     };
     let ((begun, begins), (end, ends)) = (channel(), channel::<()>());
     let (own, ends) = (Arc::downgrade(&core), parking_lot::Mutex::new(ends));

@@ -151,7 +151,7 @@ mod tests {
     use crate::cache::store::Entry;
 
     fn entry(version: u32) -> Entry<u32> {
-        Entry { key: ObjectKey::new("a", "b"), object: Arc::new(version), bytes: 0 }
+        Entry::new(ObjectKey::new("a", "b"), Arc::new(version), 0)
     }
     fn create(version: u32, initial: bool) -> Event<u32> {
         Event::Create { object: entry(version), initial }

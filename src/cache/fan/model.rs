@@ -43,7 +43,7 @@ struct World {
 }
 
 fn entry(name: &str, version: u32) -> Entry<u32> {
-    Entry { key: ObjectKey::cluster_scoped(name), object: Arc::new(version), bytes: 0 }
+    Entry::new(ObjectKey::cluster_scoped(name), Arc::new(version), 0)
 }
 
 impl World {

@@ -26,7 +26,7 @@ pub(super) fn key(number: u8) -> ObjectKey {
 }
 
 pub(super) fn entry(number: u8, version: u32) -> Entry<u32> {
-    Entry { key: key(number), object: Arc::new(version), bytes: 0 }
+    Entry::new(key(number), Arc::new(version), 0)
 }
 
 impl World {
@@ -372,7 +372,7 @@ impl Wake for Nosy {
 fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
     let fan = Arc::new(Fan::with_capacity(2));
     let nosy = || Arc::new(Nosy(Arc::downgrade(&fan)));
-    let object = |number| Entry { key: key(number), object: nosy(), bytes: 0 };
+    let object = |number| Entry::new(key(number), nosy(), 0);
     let mut cursor = fan.subscribe(|| []);
     let waker = nosy().into();
     assert!(pin!(cursor.next()).poll(&mut Context::from_waker(&waker)).is_pending());

@@ -56,7 +56,7 @@ mod tests {
     fn what_goes_before_a_list_is_whole_is_not_in_it_unless_it_comes_back() {
         let mut listed = Listed::new();
         let put = |listed: &mut Listed<u32>, name, version| {
-            listed.put(Entry { key: key(name), object: Arc::new(version), bytes: 0 });
+            listed.put(Entry::new(key(name), Arc::new(version), 0));
         };
         put(&mut listed, "a", 1);
         put(&mut listed, "b", 2);

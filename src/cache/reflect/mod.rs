@@ -12,6 +12,7 @@
 //! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
 
+mod failure;
 mod lines;
 mod listed;
 mod pace;
@@ -19,12 +20,13 @@ mod place;
 mod stream;
 mod wire;
 
+pub(crate) use self::{failure::Failure, pace::Pace, place::Place};
 use self::{
+    failure::{broken, silent},
     listed::Listed,
     stream::Stream,
     wire::{Line, Page, Refusal},
 };
-pub(crate) use self::{pace::Pace, place::Place};
 use crate::{
     cache::store::Entry,
     caught::caught,
@@ -68,29 +70,6 @@ pub(crate) trait Sink: Send + Sync {
     fn well(&self);
     /// It does not, or not as it should.
     fn failed(&self, failure: &Failure);
-}
-
-/// Why a list or watch did not go on.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum Failure {
-    /// In the server's own words.
-    #[error("{}", .0.message)]
-    Refused(Refusal),
-    /// There was no answer, or none that could be read.
-    #[error("{0}")]
-    Broken(String),
-    #[error("the server ended the watch at once")]
-    EndedAtOnce,
-    /// Code of the kind's type, of the client, or of this crate: with its words.
-    #[error("code that the watch calls has panicked, and it begins anew: {0}")]
-    Panicked(String),
-}
-
-impl Failure {
-    /// The server has no such kind, or not any more.
-    fn is_absent(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.code == 404)
-    }
 }
 
 /// What can be told of an object that cannot be decoded.
@@ -214,6 +193,10 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(failure) => return Next { from: None, failure: Some(failure) },
             };
+            if let Some(entry) = self.at_once(&line) {
+                listed.put(entry);
+                continue;
+            }
             match wire::line(&line) {
                 Ok(Line::Put(object)) => self.list_one(object, &mut listed),
                 Ok(Line::Deleted(object)) => match self.decode(object) {
@@ -271,10 +254,15 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
+            if let Some(entry) = self.at_once(&line) {
+                happened = true;
+                version = later(version, self.put(Ok(entry)));
+                continue;
+            }
             let line = wire::line(&line);
             happened |= matches!(line, Ok(Line::Put(_) | Line::Deleted(_)));
             match line {
-                Ok(Line::Put(object)) => version = later(version, self.put(object)),
+                Ok(Line::Put(object)) => version = later(version, self.put(self.decode(object))),
                 Ok(Line::Deleted(object)) => version = later(version, self.deleted(object)),
                 Ok(Line::Bookmark { version: reached, .. }) => {
                     self.sink.nothing_up_to(revision(&reached));
@@ -307,9 +295,15 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
+    /// What is added or modified in a line that is as most are. Of any other, and of what cannot be decoded, nothing: that is looked at more closely.
+    fn at_once(&self, line: &[u8]) -> Option<Entry<S::Payload>> {
+        let object = wire::put(line)?;
+        self.sink.decoder().decode(object).ok().map(|payload| self.entry(payload, object.len()))
+    }
+
     /// Gives the version it is at.
-    fn put(&self, object: &RawValue) -> Option<String> {
-        match self.decode(object) {
+    fn put(&self, decoded: Result<Entry<S::Payload>, Unread>) -> Option<String> {
+        match decoded {
             Ok(entry) => {
                 let version = entry.object.meta().resource_version()?.to_owned();
                 self.sink.put(entry, revision(&version));
@@ -341,16 +335,19 @@ impl<S: Sink> Reflector<S> {
 
     fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Unread> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
-            Ok(payload) => {
-                let bytes = self.sink.decoder().weigh(&payload, object.get().len());
-                Ok(Entry { key: payload.key(), object: Arc::new(payload), bytes })
-            }
+            Ok(payload) => Ok(self.entry(payload, object.get().len())),
             Err(what) => {
                 let unread = Unread { key: what.key.clone(), revision: what.revision };
                 self.sink.undecodable(what);
                 Err(unread)
             }
         }
+    }
+
+    /// Of an object whose JSON has this length.
+    fn entry(&self, payload: S::Payload, json: usize) -> Entry<S::Payload> {
+        let bytes = self.sink.decoder().weigh(&payload, json);
+        Entry::new(payload.key(), Arc::new(payload), bytes)
     }
 
     async fn send(&self, request: Result<Request<Body>, Failure>) -> Result<Response<Body>, Failure> {
@@ -379,12 +376,4 @@ fn later(version: String, next: Option<String>) -> String {
 
 fn watch_time() -> Duration {
     WATCH.mul_f64(rand::rng().random_range(1.0..2.0))
-}
-
-fn silent(time: Duration) -> Failure {
-    Failure::Broken(format!("nothing came within {} s", time.as_secs()))
-}
-
-fn broken(error: impl std::fmt::Display) -> Failure {
-    Failure::Broken(error.to_string())
 }

@@ -4,24 +4,29 @@ use super::{Failure, broken, lines::Lines, silent};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use kube_client::client::Body;
-use std::time::Duration;
-use tokio::time::timeout;
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 pub(super) struct Stream {
     body: Body,
     lines: Lines,
-    /// How long nothing may come.
-    silence: Duration,
+    alarm: Alarm,
 }
 
 impl Stream {
+    /// Where nothing may come for so long.
     pub(super) fn new(body: Body, silence: Duration) -> Self {
-        Self { body, lines: Lines::default(), silence }
+        Self { body, lines: Lines::default(), alarm: Alarm::new(silence) }
     }
 
     /// The rest of it, where nothing may come for so long.
     pub(super) fn quiet_for(self, silence: Duration) -> Self {
-        Self { silence, ..self }
+        Self { alarm: Alarm::new(silence), ..self }
     }
 
     /// `None` when the server has ended it.
@@ -30,10 +35,45 @@ impl Stream {
             if let Some(line) = self.lines.next().map_err(broken)? {
                 return Ok(Some(line));
             }
-            match part(&mut self.body, self.silence).await? {
-                Some(data) => self.lines.push(&data),
-                None => return Ok(None),
+            self.alarm.wind();
+            let frame = poll_fn(|cx| match pin!(self.body.frame()).poll(cx) {
+                Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+                Poll::Pending => self.alarm.poll_rung(cx).map(Err),
+            });
+            let Some(frame) = frame.await? else { return Ok(None) };
+            if let Ok(data) = frame.map_err(broken)?.into_data() {
+                self.lines.push(&data);
             }
+        }
+    }
+}
+
+/// Rings when nothing has come for too long. Setting a timer for each of many parts costs more than reading them: this one is set anew when it has rung too
+/// early.
+struct Alarm {
+    silence: Duration,
+    timer: Pin<Box<Sleep>>,
+    since: Instant,
+}
+
+impl Alarm {
+    fn new(silence: Duration) -> Self {
+        Self { silence, timer: Box::pin(sleep(silence)), since: Instant::now() }
+    }
+
+    /// The silence begins now.
+    fn wind(&mut self) {
+        self.since = Instant::now();
+    }
+
+    fn poll_rung(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            let end = self.since + self.silence;
+            if Instant::now() >= end {
+                return Poll::Ready(silent(self.silence));
+            }
+            self.timer.as_mut().reset(end);
         }
     }
 }

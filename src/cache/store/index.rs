@@ -133,15 +133,19 @@ impl<V> Clone for IndexId<V> {
 impl<V> Copy for IndexId<V> {}
 
 /// Finds the objects an index has under one value.
-pub(crate) struct Lookup<'a>(Box<Find<'a>>);
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a> {
+    number: usize,
+    value: &'a dyn Any,
+    find: fn(&dyn Any, &dyn Any) -> Option<Postings>,
+}
 
 impl Lookup<'_> {
     pub(super) fn find(&self, tables: &[Option<Box<dyn Table>>]) -> Postings {
-        (self.0)(tables)
+        let table = tables[self.number].as_ref().map(|table| table.as_any());
+        table.and_then(|table| (self.find)(table, self.value)).unwrap_or_default()
     }
 }
-
-type Find<'a> = dyn Fn(&[Option<Box<dyn Table>>]) -> Postings + 'a;
 
 impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
     /// The index of this number, whose values are of this type: one of another type finds nothing.
@@ -150,10 +154,9 @@ impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
     }
 
     pub(crate) fn of(self, value: &V) -> Lookup<'_> {
-        Lookup(Box::new(move |tables| {
-            let table = tables[self.number].as_ref().and_then(|table| table.as_any().downcast_ref::<ByValue<V>>());
-            table.map(|table| table.get(value)).unwrap_or_default()
-        }))
+        let find =
+            |table: &dyn Any, value: &dyn Any| Some(table.downcast_ref::<ByValue<V>>()?.get(value.downcast_ref()?));
+        Lookup { number: self.number, value, find }
     }
 }
 
@@ -161,6 +164,10 @@ impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
 pub(super) struct Said(Vec<(usize, Option<Values>, Option<Values>)>);
 
 impl Said {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn of<P>(
         indexers: &[Option<SharedIndexer<P>>],
         old: Option<&Arc<P>>,

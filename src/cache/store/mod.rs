@@ -11,40 +11,23 @@
 //! Objects are in chunks, and a snapshot is the list of the chunks: taking one costs two counts. An update while a snapshot lives copies the
 //! one chunk it changes, and the list, once per snapshot.
 
+mod entry;
 mod index;
 mod postings;
 mod snapshot;
+mod state;
 
-use self::{
-    index::Said,
-    postings::{Postings, Slot},
-};
 pub(crate) use self::{
+    entry::Entry,
     index::{Function, IndexId, Indexer, Lookup, Table, Values},
-    snapshot::Snapshot,
+    postings::Slot,
+    snapshot::{Slots, Snapshot},
 };
+use self::{index::Said, state::State};
 use crate::{cache::stats::Trouble, object::ObjectKey};
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, RwLock};
 use std::{hash::BuildHasher, mem, sync::Arc};
-
-/// Objects in a chunk: few enough to be copied in microseconds, many enough that the list of chunks is short.
-const CHUNK: usize = 512;
-
-/// An object and its key.
-#[derive(Debug)]
-pub(crate) struct Entry<P> {
-    pub(crate) key: ObjectKey,
-    pub(crate) object: Arc<P>,
-    /// About how much memory it takes.
-    pub(crate) bytes: u32,
-}
-
-impl<P> Clone for Entry<P> {
-    fn clone(&self) -> Self {
-        Self { key: self.key.clone(), object: self.object.clone(), bytes: self.bytes }
-    }
-}
 
 /// What became of an object in [`Store::replace`].
 #[derive(Debug)]
@@ -55,8 +38,6 @@ pub(crate) enum Change<P> {
 }
 
 type SharedIndexer<P> = Arc<dyn Indexer<Arc<P>>>;
-type Chunk<P> = Vec<Option<Entry<P>>>;
-type Spine<P> = Arc<Vec<Arc<Chunk<P>>>>;
 
 pub(crate) struct Store<P> {
     state: RwLock<State<P>>,
@@ -65,32 +46,6 @@ pub(crate) struct Store<P> {
     hasher: DefaultHashBuilder,
     /// What indexes say nothing of, though it is there.
     pub(crate) index_errors: Trouble<String>,
-}
-
-struct State<P> {
-    spine: Spine<P>,
-    slots: HashTable<Slot>,
-    free: Vec<Slot>,
-    namespaces: HashMap<String, Postings>,
-    /// As in `indexers`.
-    tables: Vec<Option<Box<dyn Table>>>,
-    /// Of all objects.
-    bytes: u64,
-    revision: u64,
-}
-
-impl<P> Default for State<P> {
-    fn default() -> Self {
-        Self {
-            spine: Spine::default(),
-            slots: HashTable::new(),
-            free: Vec::new(),
-            namespaces: HashMap::new(),
-            tables: Vec::new(),
-            bytes: 0,
-            revision: 0,
-        }
-    }
 }
 
 impl<P> Default for Store<P> {
@@ -104,16 +59,22 @@ impl<P> Default for Store<P> {
     }
 }
 
+impl<P> Store<P> {
+    fn hash(&self, key: &ObjectKey) -> u32 {
+        let hash = self.hasher.hash_one(key);
+        (hash ^ hash >> 32) as u32
+    }
+}
+
 /// Reading.
 impl<P> Store<P> {
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<P>> {
-        let hash = self.hasher.hash_one(key);
-        let state = self.state.read();
-        state.find(hash, key).map(|slot| state.entry(slot).object.clone())
+        let hash = self.hash(key);
+        self.state.read().get(hash, key).map(|entry| entry.object.clone())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.read().slots.len()
+        self.state.read().len()
     }
 
     /// About how much memory the objects take.
@@ -128,18 +89,26 @@ impl<P> Store<P> {
 
     /// All objects as they are now.
     pub(crate) fn snapshot(&self) -> Snapshot<P> {
-        Snapshot::new(self.state.read().spine.clone(), None)
+        self.state.read().snapshot(None)
     }
 
     /// Those of a namespace, and that all the lookups find.
     pub(crate) fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Snapshot<P> {
         let state = self.state.read();
         let namespace = namespace.map(|name| state.namespaces.get(name).cloned().unwrap_or_default());
-        let found: Vec<_> =
-            namespace.into_iter().chain(lookups.iter().map(|lookup| lookup.find(&state.tables))).collect();
-        let spine = state.spine.clone();
+        let mut found = namespace.into_iter().chain(lookups.iter().map(|lookup| lookup.find(&state.tables)));
+        let first = found.next();
+        let others: Vec<_> = found.collect();
+        if others.is_empty() {
+            return state.snapshot(first);
+        }
+        // Here nobody waits.
+        let all = state.snapshot(None);
         drop(state);
-        Snapshot::new(spine, found.into_iter().reduce(|a, b| a.and(&b)))
+        match first.map(|first| others.iter().fold(first, |both, other| both.and(other))) {
+            Some(some) => all.only(some.into()),
+            None => all,
+        }
     }
 }
 
@@ -147,49 +116,61 @@ impl<P> Store<P> {
 impl<P: 'static> Store<P> {
     /// Put an object in, at this revision; gives what was there.
     pub(crate) fn put(&self, entry: Entry<P>, revision: u64) -> Option<Arc<P>> {
-        let hash = self.hasher.hash_one(&entry.key);
+        let hash = self.hash(&entry.key);
         let indexers = self.indexers.lock();
-        let old = self.get(&entry.key);
         // The user's functions run here, where nobody waits but other writers.
-        let mut said = Said::of(&indexers, old.as_ref(), Some(&entry.object), &self.index_errors);
-        self.make_room(&said);
+        let mut said = self.said(&indexers, &entry.key, Some(&entry.object));
+        if !said.is_nothing() {
+            self.make_room(&said);
+        }
         let mut state = self.state.write();
-        state.revision = revision;
         if let Some(slot) = state.find(hash, &entry.key) {
+            state.revision = revision;
             said.update(slot, &mut state.tables);
-            let replaced = state.change(slot, entry.object, entry.bytes);
+            let replaced = state.change(slot, hash, entry);
             drop(state);
-            Some(replaced)
-        } else {
-            debug_assert!(state.slots.len() < state.slots.capacity(), "it would grow while readers wait");
-            let slot = state.insert(hash, entry, &self.hasher);
-            said.update(slot, &mut state.tables);
-            None
+            return Some(replaced.object);
+        }
+        if state.is_full() {
+            drop(state);
+            self.grow();
+            state = self.state.write();
+        }
+        state.revision = revision;
+        let slot = state.insert(hash, entry);
+        said.update(slot, &mut state.tables);
+        None
+    }
+
+    /// What the indexes say of an object that comes in the place of that one with this key, or goes. For who holds off other writers.
+    fn said(&self, indexers: &[Option<SharedIndexer<P>>], key: &ObjectKey, new: Option<&Arc<P>>) -> Said {
+        let old = if indexers.is_empty() { None } else { self.get(key) };
+        Said::of(indexers, old.as_ref(), new, &self.index_errors)
+    }
+
+    /// For what is said of an object that comes: tables that are full grow beside those that are read. For who holds off other writers.
+    fn make_room(&self, said: &Said) {
+        let grown = said.grown(&self.state.read().tables);
+        if !grown.is_empty() {
+            let mut state = self.state.write();
+            let old: Vec<_> = grown.into_iter().map(|(number, table)| state.tables[number].replace(table)).collect();
+            drop(state);
+            drop(old);
         }
     }
 
-    /// For an object that comes and what is said of it: tables that are full grow beside those that are read. For who holds off other writers.
-    fn make_room(&self, said: &Said) {
-        let state = self.state.read();
-        let slots = state.grown(&self.hasher);
-        let tables = said.grown(&state.tables);
-        drop(state);
-        if slots.is_none() && tables.is_empty() {
-            return;
-        }
-        let mut state = self.state.write();
-        let slots = slots.map(|slots| mem::replace(&mut state.slots, slots));
-        let tables: Vec<_> = tables.into_iter().map(|(number, table)| state.tables[number].replace(table)).collect();
-        drop(state);
-        drop((slots, tables));
+    /// The same of the slots.
+    fn grow(&self) {
+        let grown = self.state.read().grown();
+        let old = self.state.write().grow(grown);
+        drop(old);
     }
 
     /// Take an object out, at this revision.
     pub(crate) fn remove(&self, key: &ObjectKey, revision: u64) -> Option<Entry<P>> {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         let indexers = self.indexers.lock();
-        let old = self.get(key);
-        let mut said = Said::of(&indexers, old.as_ref(), None, &self.index_errors);
+        let mut said = self.said(&indexers, key, None);
         let mut state = self.state.write();
         state.revision = revision;
         let slot = state.find(hash, key)?;
@@ -218,18 +199,16 @@ impl<P: 'static> Store<P> {
         is_same: impl Fn(&P, &P) -> bool,
     ) -> Vec<Change<P>> {
         let indexers = self.indexers.lock();
-        let mut next = State {
-            revision,
-            tables: indexers.iter().map(|it| it.as_ref().map(|it| it.table())).collect(),
-            ..State::default()
-        };
+        let mut next: State<P> = State::with_capacity(entries.len());
+        next.revision = revision;
+        next.tables = indexers.iter().map(|it| it.as_ref().map(|it| it.table())).collect();
         // Only a writer could change what is there, so that it stays as it is in this snapshot.
         let now = self.snapshot();
-        let there = |hash: u64, key: &ObjectKey| now.at(self.state.read().find(hash, key)?);
+        let there = |hash: u32, key: &ObjectKey| now.at(self.state.read().find(hash, key)?);
         let elsewhere = |entry: &&Entry<P>| !about(&entry.key);
-        let kept = kept.iter().filter_map(|key| there(self.hasher.hash_one(key), key));
+        let kept = kept.iter().filter_map(|key| there(self.hash(key), key));
         for mut entry in now.iter().filter(elsewhere).chain(kept).cloned().chain(entries) {
-            let hash = self.hasher.hash_one(&entry.key);
+            let hash = self.hash(&entry.key);
             if let Some(old) = there(hash, &entry.key)
                 && is_same(&old.object, &entry.object)
             {
@@ -240,22 +219,22 @@ impl<P: 'static> Store<P> {
                 let mut said =
                     Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object), &self.index_errors);
                 said.update(slot, &mut next.tables);
-                next.change(slot, entry.object, entry.bytes);
+                next.change(slot, hash, entry);
             } else {
                 let mut said = Said::of(&indexers, None, Some(&entry.object), &self.index_errors);
-                let slot = next.insert(hash, entry, &self.hasher);
+                let slot = next.insert(hash, entry);
                 said.update(slot, &mut next.tables);
             }
         }
         let mut changes = Vec::new();
         for entry in next.entries() {
-            match there(self.hasher.hash_one(&entry.key), &entry.key) {
+            match there(entry.hash, &entry.key) {
                 Some(old) if Arc::ptr_eq(&old.object, &entry.object) => {}
                 Some(old) => changes.push(Change::Updated { old: old.object.clone(), new: entry.clone() }),
                 None => changes.push(Change::Created(entry.clone())),
             }
         }
-        let gone = now.iter().filter(|entry| next.find(self.hasher.hash_one(&entry.key), &entry.key).is_none());
+        let gone = now.iter().filter(|entry| next.find(entry.hash, &entry.key).is_none());
         changes.extend(gone.cloned().map(Change::Deleted));
         drop(now);
         let old = mem::replace(&mut *self.state.write(), next);
@@ -270,7 +249,7 @@ impl<P: 'static> Store<P> {
         let mut table = indexer.table();
         // Nothing but the revision changes meanwhile.
         let now = self.snapshot();
-        for (slot, entry) in now.slots_and_entries() {
+        for (slot, entry) in now.slots() {
             match indexer.values(&entry.object) {
                 Ok(mut values) => table.insert(slot, &mut values),
                 Err(error) => self.index_errors.note(error),
@@ -295,95 +274,6 @@ impl<P: 'static> Store<P> {
         let indexer = indexers[number].take();
         drop(indexers);
         drop((table, indexer));
-    }
-}
-
-impl<P> State<P> {
-    fn find(&self, hash: u64, key: &ObjectKey) -> Option<Slot> {
-        self.slots.find(hash, |slot| self.entry(*slot).key == *key).copied()
-    }
-
-    /// Of a slot that is not free.
-    fn entry(&self, slot: Slot) -> &Entry<P> {
-        let slot = slot as usize;
-        self.spine[slot / CHUNK][slot % CHUNK].as_ref().expect("a slot in the table holds an object")
-    }
-
-    fn entries(&self) -> impl Iterator<Item = &Entry<P>> {
-        self.spine.iter().flat_map(|chunk| chunk.iter().flatten())
-    }
-
-    /// To be changed: copied first if a snapshot has it.
-    fn place(&mut self, slot: Slot) -> &mut Option<Entry<P>> {
-        let slot = slot as usize;
-        let chunk = &mut Arc::make_mut(&mut self.spine)[slot / CHUNK];
-        &mut Arc::make_mut(chunk)[slot % CHUNK]
-    }
-
-    /// The object in a slot that is not free; gives what was there.
-    fn change(&mut self, slot: Slot, object: Arc<P>, bytes: u32) -> Arc<P> {
-        let entry = self.place(slot).as_mut().expect("a slot in the table holds an object");
-        let old = (mem::replace(&mut entry.object, object), mem::replace(&mut entry.bytes, bytes));
-        self.bytes = self.bytes + u64::from(bytes) - u64::from(old.1);
-        old.0
-    }
-
-    /// The slots in a larger table, if this one has no room for one more.
-    fn grown(&self, hasher: &DefaultHashBuilder) -> Option<HashTable<Slot>> {
-        if self.slots.len() < self.slots.capacity() {
-            return None;
-        }
-        let hash = |slot: &Slot| hasher.hash_one(&self.entry(*slot).key);
-        let mut grown = HashTable::with_capacity(2 * self.slots.len() + 1);
-        for slot in &self.slots {
-            grown.insert_unique(hash(slot), *slot, hash);
-        }
-        Some(grown)
-    }
-
-    fn insert(&mut self, hash: u64, entry: Entry<P>, hasher: &DefaultHashBuilder) -> Slot {
-        self.bytes += u64::from(entry.bytes);
-        let namespace = entry.key.namespace().unwrap_or_default();
-        let slot = self.free.pop().unwrap_or_else(|| {
-            let slot = self.spine.last().map_or(0, |last| (self.spine.len() - 1) * CHUNK + last.len());
-            Slot::try_from(slot).expect("fewer than four thousand million objects")
-        });
-        self.namespaces.entry_ref(namespace).or_default().insert(slot);
-        let spine = Arc::make_mut(&mut self.spine);
-        if let Some(chunk) = spine.get_mut(slot as usize / CHUNK) {
-            let chunk = Arc::make_mut(chunk);
-            match chunk.get_mut(slot as usize % CHUNK) {
-                Some(place) => *place = Some(entry),
-                None => chunk.push(Some(entry)),
-            }
-        } else {
-            let mut chunk = Vec::with_capacity(CHUNK);
-            chunk.push(Some(entry));
-            spine.push(Arc::new(chunk));
-        }
-        let spine = &self.spine;
-        self.slots.insert_unique(hash, slot, |slot| {
-            let slot = *slot as usize;
-            spine[slot / CHUNK][slot % CHUNK].as_ref().map_or(0, |entry| hasher.hash_one(&entry.key))
-        });
-        slot
-    }
-
-    fn take(&mut self, hash: u64, slot: Slot) -> Option<Entry<P>> {
-        if let Ok(found) = self.slots.find_entry(hash, |other| *other == slot) {
-            found.remove();
-        }
-        let entry = self.place(slot).take();
-        self.bytes -= entry.as_ref().map_or(0, |entry| u64::from(entry.bytes));
-        self.free.push(slot);
-        let namespace = entry.as_ref().and_then(|entry| entry.key.namespace()).unwrap_or_default();
-        if let hashbrown::hash_map::EntryRef::Occupied(mut postings) = self.namespaces.entry_ref(namespace) {
-            postings.get_mut().remove(slot);
-            if postings.get().is_empty() {
-                postings.remove();
-            }
-        }
-        entry
     }
 }
 

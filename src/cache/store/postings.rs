@@ -54,6 +54,13 @@ impl Postings {
     }
 }
 
+/// Shared with these.
+impl From<Postings> for Arc<Vec<Slot>> {
+    fn from(postings: Postings) -> Self {
+        postings.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

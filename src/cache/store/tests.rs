@@ -27,12 +27,12 @@ fn key(number: u8) -> ObjectKey {
 }
 
 fn entry(number: u8, thing: Thing) -> Entry<Thing> {
-    Entry { key: key(number), object: Arc::new(thing), bytes: 1 + thing.0 }
+    Entry::new(key(number), Arc::new(thing), 1 + thing.0)
 }
 
 fn shown(snapshot: &Snapshot<Thing>) -> BTreeMap<ObjectKey, Thing> {
     let shown: BTreeMap<_, _> = snapshot.iter().map(|entry| (entry.key.clone(), *entry.object)).collect();
-    assert_eq!(shown.len(), snapshot.iter().count(), "none twice");
+    assert_eq!((shown.len(), shown.len()), (snapshot.iter().count(), snapshot.len()), "none twice");
     shown
 }
 
@@ -46,6 +46,17 @@ fn a_snapshot_taken_along_shows_the_same() {
         let seen = keys(&mut snapshot(&store).iter().cloned());
         assert_eq!(keys(&mut snapshot(&store).into_entries()), seen);
     }
+}
+
+#[test]
+fn an_object_that_comes_in_the_place_of_another_brings_its_own_key() {
+    let store = Store::default();
+    store.put(entry(1, (1, 0)), 1);
+    let second = entry(1, (2, 0));
+    let texts = |key: &ObjectKey| key.name().as_ptr();
+    let new = texts(&second.key);
+    store.put(second, 2);
+    assert_eq!(store.snapshot().iter().map(|entry| texts(&entry.key)).collect::<Vec<_>>(), [new]);
 }
 
 #[test]
@@ -318,7 +329,7 @@ fn tables_grow_while_readers_read() {
     for number in 0..2000 {
         let key = ObjectKey::cluster_scoped(&number.to_string());
         HASHED.set(0);
-        store.put(Entry { key, object: Arc::new((number, 0)), bytes: 1 }, 1);
+        store.put(Entry::new(key, Arc::new((number, 0)), 1), 1);
         assert!((1..4).contains(&HASHED.get()), "object {number}: {} hashes", HASHED.get());
     }
     for number in [0, 1000, 1999] {

@@ -63,9 +63,13 @@ const WORKLOADS: &[Workload] = &[
     workload("get", 8, &[Ratio(CONTROLLER_RUNTIME, 40.0)]),
     workload("get-2t", 1, &[AtMostOf(TYPED, 100.0)]),
     workload("list-100k", 10, &[AtMostOf(TYPED, 1000.0)]),
+    // To objects that can be held, where the target is of a view.
+    workload("list-100k-vec", 1, &[]),
     workload("list-label", 1, &[Ratio(CLIENT_GO, 2.0)]),
     workload("index-1000", 1, &[Ratio(CLIENT_GO, 10.0)]),
+    workload("index-1000-vec", 1, &[]),
     workload("index-100", 1, &[Ratio(CLIENT_GO, 10.0)]),
+    workload("index-100-vec", 1, &[]),
     workload("update-while-list-max", 8, &[AtMost(1000.0)]),
     workload("relist-stall-max", 10, &[AtMost(1000.0)]),
     workload("handlers-1", 2, &[Ratio(CLIENT_GO, 2.0)]),

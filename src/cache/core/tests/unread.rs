@@ -63,7 +63,8 @@ impl Scene<Strict> {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        let done = tokio::time::timeout(Duration::from_mins(10), holds).await;
+        // A watch lasts for up to ten minutes, and what fails then is tried again later and later.
+        let done = tokio::time::timeout(Duration::from_mins(15), holds).await;
         assert!(done.is_ok(), "{:?}", self.core.stats());
     }
 
@@ -122,7 +123,7 @@ fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
     let entry = |name: &str| {
         let json = json!({"metadata": {"name": name, "resourceVersion": "1"}, "data": {"k": "0"}});
         let object = core.decoder.decode::<Strict>(json.to_string().as_bytes()).expect("an object");
-        Entry { key: object.key(), object: Arc::new(object), bytes: 7 }
+        Entry::new(object.key(), Arc::new(object), 7)
     };
     let key = |name: &str| ObjectKey::cluster_scoped(name);
     let mut cursor = core.subscribe();

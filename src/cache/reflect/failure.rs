@@ -1,0 +1,35 @@
+//! What can go wrong between this process and the server.
+
+use super::wire::Refusal;
+use std::time::Duration;
+
+/// Why a list or watch did not go on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// In the server's own words.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// There was no answer, or none that could be read.
+    #[error("{0}")]
+    Broken(String),
+    #[error("the server ended the watch at once")]
+    EndedAtOnce,
+    /// Code of the kind's type, of the client, or of this crate: with its words.
+    #[error("code that the watch calls has panicked, and it begins anew: {0}")]
+    Panicked(String),
+}
+
+impl Failure {
+    /// The server has no such kind, or not any more.
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.code == 404)
+    }
+}
+
+pub(super) fn silent(time: Duration) -> Failure {
+    Failure::Broken(format!("nothing came within {} s", time.as_secs()))
+}
+
+pub(super) fn broken(error: impl std::fmt::Display) -> Failure {
+    Failure::Broken(error.to_string())
+}
