@@ -73,6 +73,7 @@ fn handlers() -> [Named; 8] {
     ]
 }
 
+// Catalogue 39
 /// Upstream: the table of ten handlers and six events in `eventhandler_test`.
 #[tokio::test]
 async fn what_is_no_news_is_added_at_low_priority_by_every_handler() {
@@ -95,6 +96,7 @@ async fn a_reason_names_the_object_unless_it_is_the_request_or_one_of_thousands(
     assert_eq!(reason(&other, Event::Create { object: pod("1"), initial: true }).await, Some("Pod listed".into()));
 }
 
+// Catalogue 39
 #[tokio::test]
 async fn what_is_said_about_a_request_stays() {
     let said = |event: &Event<Pod>, queue: &Enqueue<Request>| {

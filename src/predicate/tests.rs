@@ -12,6 +12,7 @@ fn each() -> [Event<Pod>; 4] {
     [Event::create(one()), Event::update(one(), one()), Event::delete(one()), Event::generic(one())]
 }
 
+// Catalogue 47
 #[test]
 fn predicates_of_changes_compare_what_they_are_named_after() {
     let update = |old: &Value, new: &Value| Event::<Pod>::update(pod(old), pod(new));
@@ -49,6 +50,7 @@ fn predicates_of_changes_say_nothing_of_other_events() {
     }
 }
 
+// Catalogue 48
 #[test]
 fn and_or_and_not_are_that_for_every_kind_of_event() {
     let says = |answer: bool| from_fn(move |_: &Event<Pod>| answer);

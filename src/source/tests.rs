@@ -29,6 +29,7 @@ fn kind() -> Kind<ConfigMap, ObjectKey> {
     Kind::new(Select::<ConfigMap>::new(), handler::object())
 }
 
+// Catalogue 45
 #[tokio::test]
 async fn a_kind_without_a_cache_is_refused_when_it_is_watched() {
     let refused = Prepared::new(kind(), None, LIMIT).err().expect("there is no cache");

@@ -43,6 +43,7 @@ impl Gate {
     }
 }
 
+// Catalogue 44
 /// Upstream: "should get events from the channel, also those that were sent before".
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_before_there_is_a_destination_is_kept_for_the_first_one() {
@@ -72,6 +73,7 @@ async fn events_are_generic_and_say_so_in_the_reason() {
     assert_eq!((told.all(), watch.name()), (vec!["told of front".into()], "channel source: ConfigMap"));
 }
 
+// Catalogue 44
 /// Upstream a full buffer stalls the sender and every other destination.
 #[tokio::test(start_paused = true)]
 async fn a_slow_destination_loses_no_object_and_stalls_nobody() {
@@ -124,6 +126,7 @@ async fn a_destination_that_is_stopped_takes_nobody_with_it() {
     );
 }
 
+// Catalogue 44
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_is_closed_ends_its_destinations_after_what_they_have() {
     let (channel, queue, told, gate) = (Channel::new(8), WorkQueue::default(), Told::default(), Arc::default());
@@ -156,6 +159,7 @@ async fn a_channel_that_nobody_can_send_to_any_more_is_closed() {
     until(|| matches!(watch.state(), WatchState::Stopped)).await;
 }
 
+// Catalogue 44
 #[tokio::test(start_paused = true)]
 async fn a_filter_rejects_events_of_a_channel_too() {
     let (channel, queue) = (Channel::new(8), WorkQueue::default());

@@ -42,6 +42,7 @@ fn each(pod: &Pod) -> [Event<Pod>; 4] {
     [Event::create(pod()), Event::update(pod(), pod()), Event::delete(pod()), Event::generic(pod())]
 }
 
+// Catalogue 43
 /// Upstream: `EnqueueRequestForObject`.
 #[tokio::test]
 async fn the_object_itself_is_one_request_whatever_happened() {
@@ -56,6 +57,7 @@ async fn the_object_itself_is_one_request_whatever_happened() {
     assert_eq!(requests(&object(), named).await, [key("web")], "of any kind");
 }
 
+// Catalogue 40
 /// Upstream: `EnqueueRequestForOwner` with `OnlyControllerOwner`.
 #[tokio::test]
 async fn the_owner_that_manages_it_is_found_by_group_and_kind_whatever_the_version() {
@@ -78,6 +80,7 @@ async fn the_owner_that_manages_it_is_found_by_group_and_kind_whatever_the_versi
     }
 }
 
+// Catalogue 40
 #[tokio::test]
 async fn every_owner_of_the_kind_is_found_if_asked_for() {
     let web = owned(&[
@@ -89,6 +92,7 @@ async fn every_owner_of_the_kind_is_found_if_asked_for() {
     assert_eq!(requests(&owner::<ReplicaSet>().any(), Event::create(web)).await, [key("b"), key("a")]);
 }
 
+// Catalogue 41
 /// Upstream an `apiVersion` that is none loses all that follow.
 #[tokio::test]
 async fn a_bad_reference_costs_nobody_else() {
@@ -101,6 +105,7 @@ async fn a_bad_reference_costs_nobody_else() {
     assert_eq!(requests(&owner::<ReplicaSet>().any(), Event::create(web)).await, [key("good")]);
 }
 
+// Catalogue 41
 #[tokio::test]
 async fn an_update_is_for_the_old_owners_and_for_the_new_ones_each_once() {
     let before = owned(&[("apps/v1", "ReplicaSet", "a", false), ("apps/v1", "ReplicaSet", "b", true)]);
@@ -110,6 +115,7 @@ async fn an_update_is_for_the_old_owners_and_for_the_new_ones_each_once() {
     assert_eq!(requests(&owner::<ReplicaSet>().any(), update).await, ["a", "b", "c"].map(key));
 }
 
+// Catalogue 40
 #[tokio::test]
 async fn an_owner_without_a_namespace_is_asked_for_without_one() {
     let web = owned(&[("v1", "Node", "n", true)]);
@@ -123,6 +129,7 @@ async fn an_owner_that_nobody_can_be_asked_about_is_said() {
     requests(&owner_of(GroupVersionKind::gvk("apps", "v1", "Deployment")), Event::create(web)).await;
 }
 
+// Catalogue 42
 /// Upstream: `EnqueueRequestsFromMapFunc`.
 #[tokio::test]
 async fn a_mapping_is_made_of_the_old_object_and_of_the_new_one_each_request_once_and_in_order() {

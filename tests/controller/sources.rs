@@ -123,6 +123,7 @@ async fn requests_have_their_priority_and_their_reason() {
     cache.stop().await;
 }
 
+// Catalogue 45
 /// Upstream says "timed out waiting for cache to be synced", and no more.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_what_is_refused_is_told_in_the_servers_words() {
@@ -150,6 +151,7 @@ async fn who_waits_for_what_is_refused_is_told_in_the_servers_words() {
     cache.stop().await;
 }
 
+// Catalogue 45
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_what_does_not_exist_is_told_what_is_missing() {
     let (_server, cache) = embedded();
@@ -218,6 +220,7 @@ async fn a_watch_ends_with_its_cache_and_fails_only_if_it_was_not_synced() {
     assert!(error.contains("the cache has ended"), "{error}");
 }
 
+// Catalogue 46
 #[tokio::test(start_paused = true)]
 async fn events_that_a_predicate_rejects_are_counted_and_not_handled() {
     let (server, cache) = embedded();
@@ -279,6 +282,7 @@ async fn a_panic_costs_one_event() {
     cache.stop().await;
 }
 
+// Catalogue 46
 /// Upstream: tombstones become `DeleteStateUnknown`.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_was_missed_is_told_as_such() {
