@@ -28,6 +28,9 @@ tokio::task_local! {
 /// the fence closes cannot be taken back: it is given up, logged and [counted](Self::late_writes). What must not happen even then, the server has to refuse:
 /// write with the `resourceVersion` that was read under the same token, as `update` and `patch_from` do, or keep the [token](Self::token) where it is compared.
 ///
+/// Events of a [`Recorder`](crate::recorder::Recorder) are written later and by somebody else, and what is sent by [`Client::kube`](crate::client::Client::kube) is nobody's: neither is
+/// held back.
+///
 /// A scope is a task's: what is spawned in it has none, unless it is given one by [`Fence::current`].
 ///
 /// Time is the monotonic clock's. It goes on while a process is stopped, but not on every system while the whole machine is suspended.
@@ -168,11 +171,34 @@ impl Fence {
                 timer.as_mut().reset(self.deadline());
             }
         });
+        let mut on_the_wire = OnTheWire { fence: self, answered: false };
         let answer = answer.await;
+        on_the_wire.answered = true;
         if answer.is_err() || self.check().is_err() {
             self.0.late.fetch_add(1, Relaxed);
         }
         answer
+    }
+}
+
+/// A write that may have been sent: one whose task is dropped after the fence was closed is reported, too.
+struct OnTheWire<'a> {
+    fence: &'a Fence,
+    answered: bool,
+}
+
+impl Drop for OnTheWire<'_> {
+    fn drop(&mut self) {
+        if !self.answered
+            && let Err(fenced) = self.fence.check()
+        {
+            self.fence.0.late.fetch_add(1, Relaxed);
+            tracing::warn!(
+                lease = &*fenced.lease,
+                token = fenced.token,
+                "a write was on its way when its task was dropped, and may have been written"
+            );
+        }
     }
 }
 
@@ -285,5 +311,19 @@ mod tests {
         advance(Duration::from_mins(1)).await;
         assert!(matches!(writing.await, Err(Unanswered::OnItsWay(_))));
         assert!(fence.write(ready(())).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_whose_task_is_dropped_when_the_fence_is_closed_is_late_too() {
+        for (closes, late) in [(true, 1), (false, 0)] {
+            let fence = fence();
+            let mut write = Box::pin(fence.write(std::future::pending::<()>()));
+            assert!(futures::poll!(write.as_mut()).is_pending(), "it is on its way");
+            if closes {
+                fence.close();
+            }
+            drop(write);
+            assert_eq!(fence.late_writes(), late);
+        }
     }
 }

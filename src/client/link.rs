@@ -51,9 +51,9 @@ impl Link {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
-        let method = request.method().clone();
+        let unanswered = self.requests.unanswered(request.method());
         let answer = self.kube.send(request).await;
-        self.requests.count(method, answer.as_ref().ok().map(|response| response.status().as_u16()));
+        unanswered.ended(answer.as_ref().ok().map(|response| response.status().as_u16()));
         answer
     }
 
@@ -72,19 +72,45 @@ impl Link {
         &self,
         request: Request<Vec<u8>>,
     ) -> Result<impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<>, Error> {
-        let method = request.method().clone();
+        let unanswered = self.requests.unanswered(request.method());
         let watch = self.kube.request_events(request).await;
         let ended = match &watch {
             Ok(_) => Some(200),
             Err(Error::Api(status)) => Some(status.code),
             Err(_) => None,
         };
-        self.requests.count(method, ended);
+        unanswered.ended(ended);
         watch
     }
 }
 
+/// A request on its way: one that nobody waits for any more has had no answer.
+struct Unanswered<'a> {
+    requests: &'a Requests,
+    method: Option<Method>,
+}
+
+impl Unanswered<'_> {
+    fn ended(mut self, ended: Ended) {
+        if let Some(method) = self.method.take() {
+            self.requests.count(method, ended);
+        }
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(method) = self.method.take() {
+            self.requests.count(method, None);
+        }
+    }
+}
+
 impl Requests {
+    fn unanswered(&self, method: &Method) -> Unanswered<'_> {
+        Unanswered { requests: self, method: Some(method.clone()) }
+    }
+
     fn count(&self, method: Method, ended: Ended) {
         *self.0.counts.lock().entry((method, ended)).or_default() += 1;
     }
@@ -114,7 +140,7 @@ impl From<Client> for Link {
 /// shares the clients.
 ///
 /// Counted are reads, writes, lists and watches, each once, whatever retries lie below; not discovery, nor what is done by [`Client::kube`](super::Client::kube).
-/// `code` is `<error>` where there was no answer; `host` is empty, which to Prometheus is no label at all, if the client was made from a ready one.
+/// `code` is `<error>` where there was no answer, or nobody waited for it any more; `host` is empty, which to Prometheus is no label at all, if the client was made from a ready one.
 ///
 /// ```
 /// # fn example(client: steersman::client::Client) {

@@ -56,8 +56,11 @@ impl Asking {
         }
         let (tell, answer) = watch::channel(None);
         let calling = Calling { asking: self.clone(), said: None, tell };
+        let made = call.insert(Call { deadline: Instant::now() + PATIENCE, answer }).clone();
+        drop(call);
+        // Not under the lock: in a runtime that is ending it is over at once.
         spawn_blocking(move || calling.run());
-        call.insert(Call { deadline: Instant::now() + PATIENCE, answer }).clone()
+        made
     }
 }
 
@@ -151,5 +154,14 @@ mod tests {
         let asking = Arc::new(Asking::new(|| panic!("no luck")));
         assert_eq!(asking.ask().await, Err("panicked: no luck".into()));
         assert_eq!(asking.ask().await, Err("panicked: no luck".into()));
+    }
+
+    #[test]
+    fn in_a_runtime_that_has_ended_nobody_is_asked_and_nobody_waits() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let asking = Arc::new(Asking::new(|| Ok(())));
+        assert_eq!(handle.block_on(asking.ask()), Err("not asked: the runtime is ending".into()));
     }
 }

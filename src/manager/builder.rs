@@ -138,7 +138,9 @@ impl ManagerHandle {
         let checks = &self.0.checks;
         let started = self.0.started.subscribe();
         checks.add_prompt(Probe::Health, "ping", || Ok(()));
-        let has_started = move || if *started.borrow() { Ok(()) } else { Err("not everything has started yet".into()) };
+        let has_started = move || {
+            if *started.borrow() { Ok(()) } else { Err("not everything has started yet, or it is stopping".into()) }
+        };
         checks.add_prompt(Probe::Ready, "started", has_started);
         checks.add_cache("cache", &self.0.cache);
     }

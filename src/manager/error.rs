@@ -45,6 +45,12 @@ pub enum ManagerError {
         /// Who was left, and what of them was at work.
         left: Vec<String>,
     },
+    /// The lease was lost, so that what only a leader does had to end at once.
+    #[error("dropped at once, because the lease was lost: {}", left.join(", "))]
+    Dropped {
+        /// Who was left, and what of them was at work.
+        left: Vec<String>,
+    },
     /// Several of these, in the order in which they became known.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; then "))]
     Several(Vec<ManagerError>),

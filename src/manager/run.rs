@@ -11,6 +11,7 @@ use super::{
 use crate::caught::caught;
 use parking_lot::Mutex;
 use std::{
+    convert::Infallible,
     future::pending,
     pin::pin,
     sync::{Arc, OnceLock},
@@ -42,9 +43,10 @@ impl Manager {
         let candidacy = Candidacy::default();
         let mut lead = pin!(handle.start_and_lead(&candidacy));
         let mut errors: Vec<ManagerError> = Vec::new();
+        let (mut stop, mut told) = (pin!(stop), false);
         select! {
             biased;
-            () = stop => {}
+            () = &mut stop => told = true,
             Some(failed) = failed.recv() => {
                 errors.push(failed.into());
                 // Which may well be why.
@@ -53,12 +55,34 @@ impl Manager {
             lost = &mut lead => errors.push(lost.into()),
         }
         tracing::info!("stopping the manager");
-        let left = handle.stop_all(&candidacy, grace).await;
+        // Who was not told to stop may be told now: a second signal ends the process only after a first one.
+        let heard = async {
+            if !told {
+                stop.await;
+            }
+            pending::<Infallible>().await
+        };
+        let Left { of_leader, mut of_rest } = select! {
+            biased;
+            left = handle.stop_all(&candidacy, grace) => left,
+            never = heard => match never {},
+        };
         while let Ok(failed) = failed.try_recv() {
             errors.push(failed.into());
         }
-        if let Some(limit) = grace.filter(|grace| !grace.is_zero() && !left.is_empty()) {
-            errors.push(ManagerError::Grace { limit, left });
+        match candidacy.lost.get() {
+            Some(lost) => {
+                if !errors.iter().any(|error| matches!(error, ManagerError::Lost(_))) {
+                    errors.push(lost.clone().into());
+                }
+                if !of_leader.is_empty() {
+                    errors.push(ManagerError::Dropped { left: of_leader });
+                }
+            }
+            None => of_rest.splice(..0, of_leader).for_each(drop),
+        }
+        if let Some(limit) = grace.filter(|grace| !grace.is_zero() && !of_rest.is_empty()) {
+            errors.push(ManagerError::Grace { limit, left: of_rest });
         }
         match errors.len() {
             0 => Ok(()),
@@ -97,7 +121,8 @@ impl ManagerHandle {
     }
 
     /// Gives who did not stop in time.
-    async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>) -> Vec<String> {
+    async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>) -> Left {
+        self.0.started.send_replace(false);
         self.0.groups.iter().for_each(Group::close);
         // Longer than a clock can count is for ever.
         let deadline = grace.and_then(|grace| Instant::now().checked_add(grace));
@@ -108,18 +133,26 @@ impl ManagerHandle {
                 () = candidacy.lost() => {}
             }
         };
-        let mut left = self.group(Stage::Leader).stop(patience).await;
+        let of_leader = self.group(Stage::Leader).stop(patience).await;
         self.0.leads.send_replace(false);
         // Who was kept waiting by others is not to blame.
         let moment = if grace.is_some_and(|grace| grace.is_zero()) { Duration::ZERO } else { PROMPT };
         let prompt = || deadline.map(|deadline| deadline.max(Instant::now() + moment));
         // Of those that were dropped something may still be at work: the lease is left to run out.
-        candidacy.withdraw(left.is_empty(), until(prompt())).await;
+        candidacy.withdraw(of_leader.is_empty(), until(prompt())).await;
+        let mut of_rest = Vec::new();
         for stage in [Stage::Controllers, Stage::Gate, Stage::Other, Stage::Cache, Stage::Server] {
-            left.extend(self.group(stage).stop(until(prompt())).await);
+            of_rest.extend(self.group(stage).stop(until(prompt())).await);
         }
-        left
+        Left { of_leader, of_rest }
     }
+}
+
+/// Who was dropped.
+struct Left {
+    /// Of what only a leader does.
+    of_leader: Vec<String>,
+    of_rest: Vec<String>,
 }
 
 /// For ever if there is no deadline.

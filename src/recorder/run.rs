@@ -8,6 +8,7 @@ use super::{
     bucket::Bucket,
     said::Said,
     series::{Correlator, Series, Step},
+    stats::Counters,
 };
 use crate::{
     client::{Error, Patch},
@@ -21,7 +22,7 @@ use serde_json::json;
 use std::{future::pending, pin::pin, sync::atomic::Ordering::Relaxed, time::Duration};
 use tokio::{
     select,
-    sync::mpsc,
+    sync::{MutexGuard, mpsc},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -52,27 +53,40 @@ impl Recorder {
     /// Write events until `stop` resolves; then what was said before, within five seconds. Run it once at a time; a second one waits for its turn.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) {
         let mut stop = pin!(stop);
-        let Shared { desk, counters, .. } = &*self.0;
-        let mut desk = desk.lock().await;
+        let mut sits = Sits { desk: self.0.desk.lock().await, counters: &self.0.counters, told: false, done: false };
         let closing = CancellationToken::new();
-        let ended = {
-            let mut work = pin!(desk.work(&self.0, &closing));
-            select! {
-                biased;
-                () = &mut stop => {}
-                () = &mut work => return, // It ends only when told.
-            }
-            closing.cancel();
-            timeout(DRAIN, work).await.is_ok()
-        };
-        if !ended {
-            let mut dropped = 1; // What was at the desk.
-            while desk.inbox.try_recv().is_ok() {
-                dropped += 1;
-            }
-            counters.dropped.fetch_add(dropped, Relaxed);
-            tracing::warn!(dropped, "not all events were written before the end");
+        let Sits { desk, told, done, .. } = &mut sits;
+        let mut work = pin!(desk.work(&self.0, &closing));
+        select! {
+            biased;
+            () = &mut stop => {}
+            () = &mut work => return, // It ends only when told.
         }
+        *told = true;
+        closing.cancel();
+        *done = timeout(DRAIN, work).await.is_ok();
+    }
+}
+
+/// One who sits at the desk. What is left when it goes after it was told to is counted, also if it was not given the time.
+struct Sits<'a> {
+    desk: MutexGuard<'a, Desk>,
+    counters: &'a Counters,
+    told: bool,
+    done: bool,
+}
+
+impl Drop for Sits<'_> {
+    fn drop(&mut self) {
+        if !self.told || self.done {
+            return;
+        }
+        let mut dropped = 1; // What was at the desk.
+        while self.desk.inbox.try_recv().is_ok() {
+            dropped += 1;
+        }
+        self.counters.dropped.fetch_add(dropped, Relaxed);
+        tracing::warn!(dropped, "not all events were written before the end");
     }
 }
 

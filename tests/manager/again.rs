@@ -8,7 +8,7 @@ use std::{
 };
 use steersman::{
     controller::Options,
-    manager::{ManagerHandle, RunContext, Stage, election::LeaderElection},
+    manager::{ManagerError, ManagerHandle, RunContext, Stage, election::LeaderElection},
 };
 use steersman_apiserver::Fault;
 use tokio::time::{Instant, sleep, timeout};
@@ -79,8 +79,11 @@ async fn a_lease_that_is_lost_while_it_stops_ends_the_leaders_work_before_anothe
     server.faults().add(Fault::on("PUT leases").status(500));
     server.faults().add(Fault::on("PATCH leases").status(500));
     let begun = Instant::now();
-    running.stop().await?;
+    let error = running.stop().await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let Some(ManagerError::Several(errors)) = error.downcast_ref() else { panic!("{error}") };
+    let [ManagerError::Lost(_), ManagerError::Dropped { left }] = &errors[..] else { panic!("{error}") };
+    assert_eq!(left, &["work that does not end"]);
     Ok(())
 }
 

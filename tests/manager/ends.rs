@@ -4,9 +4,13 @@ use crate::support::{Log, Running, builder, nothing, server, until};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::{future::pending, sync::Arc, time::Duration};
-use steersman::manager::{ManagerError, RunContext, Stage};
+use steersman::manager::{ManagerError, Probe, RunContext, Stage};
 use steersman_apiserver::Fault;
-use tokio::{runtime::Handle, sync::oneshot, time::Instant};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 
 /// One that does not care.
 async fn deaf(_cx: RunContext) -> anyhow::Result<()> {
@@ -235,4 +239,29 @@ async fn dropped_while_it_runs_or_before_nothing_of_it_is_left() -> anyhow::Resu
         until(|| alive.strong_count() == 0 && Handle::current().metrics().num_alive_tasks() <= before).await;
     }
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_stops_is_not_ready_any_more() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).build()?;
+    let (tell, stopping) = oneshot::channel();
+    manager.add(Stage::Leader, "slow one", async move |cx: RunContext| {
+        cx.stopped().await;
+        let _ = tell.send(());
+        sleep(Duration::from_secs(10)).await;
+        Ok(())
+    })?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    let unready = async || {
+        let checks = handle.check(Probe::Ready).await;
+        checks.into_iter().find(|check| &*check.name == "started").and_then(|check| check.failure)
+    };
+    assert_eq!(unready().await, None);
+    let stopped = tokio::spawn(running.stop());
+    stopping.await?;
+    assert!(unready().await.is_some_and(|why| why.contains("stopping")));
+    stopped.await?
 }

@@ -114,7 +114,7 @@ async fn who_loses_the_lease_ends_its_work_before_another_can_lead_and_says_so()
     server.faults().add(Fault::on("PATCH leases").status(500));
     let error = running.task.await?.unwrap_err();
     let Some(ManagerError::Several(errors)) = error.downcast_ref() else { panic!("{error}") };
-    assert!(matches!(&errors[..], [ManagerError::Lost(_), ManagerError::Grace { .. }]), "{error}");
+    assert!(matches!(&errors[..], [ManagerError::Lost(_), ManagerError::Dropped { .. }]), "{error}");
     let ended = told.recv().await.expect("it was dropped");
     assert!(ended - renewed < Duration::from_secs(15), "before the lease is over: {:?}", ended - renewed);
     assert_eq!(log.all(), ["rest runs", "rest stops"]);

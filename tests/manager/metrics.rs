@@ -2,7 +2,7 @@
 
 use crate::{
     lint::{Family, lint},
-    support::{Running, builder, server, until},
+    support::{Running, builder, client, server, until},
 };
 use anyhow::anyhow;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -47,7 +47,7 @@ const UPSTREAM: &[(&str, &str, &[&str])] = &[
 
 /// What does not apply, and why.
 const NOT_HERE: &[(&str, &str)] = &[
-    ("rest_client_request_duration_seconds", "opt-in upstream: by verb and path, whose number nobody bounds"),
+    ("rest_client_request_duration_seconds", "opt-in upstream"),
     ("rest_client_dns_resolution_duration_seconds", "opt-in upstream; kube's connector does not tell"),
     ("rest_client_request_size_bytes", "opt-in upstream"),
     ("rest_client_response_size_bytes", "opt-in upstream; watches have no size"),
@@ -178,6 +178,23 @@ fn requests_are_counted_by_the_name_of_the_server() {
         }
         anyhow::Ok(())
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_waits_for_any_more_is_one_without_an_answer() -> anyhow::Result<()> {
+    let server = server();
+    let client = Client::new(client(&server))?;
+    let metrics = steersman::client::ClientMetrics::new(&client);
+    server.faults().add(steersman_apiserver::Fault::on("get configmaps").delay(Duration::from_mins(1)));
+    let key = ObjectKey::new("default", "colors");
+    let asked = tokio::time::timeout(Duration::from_secs(1), client.get::<ConfigMap>(&key)).await;
+    assert!(asked.is_err(), "it takes a minute");
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(metrics));
+    let mut page = String::new();
+    prometheus_client::encoding::text::encode(&mut page, &registry)?;
+    assert!(page.contains(r#"rest_client_requests_total{code="<error>",method="GET",host=""} 1"#), "{page}");
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,14 +15,18 @@ const PREFIX: &str = "signals: ";
 #[ignore = "a helper: started in a process of its own, which is then told to stop"]
 async fn helper_runs_until_a_signal() -> anyhow::Result<()> {
     let Ok(kind) = env::var("STEERSMAN_SIGNALS") else { return Ok(()) };
+    let fails = kind == "fails";
     let server = server();
     let manager = builder(&server).grace_period(None).build()?;
     manager.add(Stage::Leader, "work", async move |cx: RunContext| {
         println!("{PREFIX}up");
         cx.stopped().await;
         println!("{PREFIX}stopping");
-        if kind == "deaf" { pending().await } else { Ok(()) }
+        if kind == "polite" { Ok(()) } else { pending().await }
     })?;
+    if fails {
+        manager.add(Stage::Other, "failing", async |_cx: RunContext| Err(anyhow::anyhow!("no luck")))?;
+    }
     manager.run_until(signals::shutdown()).await?;
     println!("{PREFIX}stopped");
     Ok(())
@@ -98,5 +102,23 @@ fn the_second_signal_ends_the_process_at_once_with_status_1() -> anyhow::Result<
         assert_eq!(program.ends()?.code(), Some(1), "{first} and {second}");
         assert!(program.until_it_says("stopped").is_err());
     }
+    Ok(())
+}
+
+/// Nobody has told it to stop: somebody has failed.
+#[test]
+fn while_it_stops_by_itself_signals_count_as_well() -> anyhow::Result<()> {
+    let mut program = Program::start("fails")?;
+    program.until_it_says("stopping")?;
+    program.signal("TERM")?;
+    // The first one is heard, some time: until then another one is no second one.
+    let ended = loop {
+        if let Some(ended) = program.process.try_wait()? {
+            break ended;
+        }
+        program.signal("TERM").ok();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(ended.code(), Some(1));
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! A candidate: waits for its turn.
 //!
 //! What holds: a Lease that somebody holds is taken only after it has not changed for as long as its holder counts on it, measured here; and only if it is
-//! still as it was seen. Who is told to stop while it waits does not lead, and leaves no Lease behind that it holds.
+//! still as it was seen. Who is told to stop while it waits does not lead, and gives back a Lease that it was told it has; one that it took and never
+//! heard of again runs out.
 
 use super::{
     ElectionError, LeaderElection, Leadership,

@@ -159,7 +159,10 @@ impl Leadership {
                 return Ok(());
             }
         };
-        // Between the look and now the process may have been stopped: time is counted from here.
+        // Between the look and now the process may have been stopped: time is counted from here, if there is any left.
+        if Instant::now() >= self.renew_by() {
+            return Ok(());
+        }
         let (record, sent) = (self.record.renewed(), Instant::now());
         let renewed = match &known {
             Some(lease) => door.update(lease, options, &record).await,

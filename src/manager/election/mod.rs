@@ -11,6 +11,8 @@
 //! matter, here or there. That the clocks run at about the same speed does: [`Fence::deadline`] is before the end of the lease by half of what the
 //! lease lasts longer than the renew deadline.
 //!
+//! Who deletes the Lease or empties it by hand takes the lead away: a process that has not seen it held takes it at once, and the leader notices at its next renewal.
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> anyhow::Result<()> {

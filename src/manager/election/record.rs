@@ -3,7 +3,7 @@
 //! What holds: the times in it are text that has changed or has not. Nobody here reads them: they are by somebody else's clock.
 
 use super::LeaderElection;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -32,9 +32,12 @@ impl Record {
         }
     }
 
-    /// The same a little later.
+    /// The same a little later: never equal, also where the clock stands still, so that everybody sees that it was renewed.
     pub(super) fn renewed(&self) -> Self {
-        Self { renew_time: Some(micro_time(Timestamp::now())), ..self.clone() }
+        let before = self.renew_time.as_ref().and_then(|time| time.parse::<Timestamp>().ok());
+        let before = before.and_then(|before| before.checked_add(SignedDuration::from_micros(1)).ok());
+        let now = Timestamp::now();
+        Self { renew_time: Some(micro_time(before.map_or(now, |before| before.max(now)))), ..self.clone() }
     }
 
     /// As client-go leaves it: nobody's, and soon over for who looks only at that.
