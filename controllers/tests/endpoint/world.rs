@@ -27,8 +27,8 @@ impl World {
         let namespace = env.namespace("endpoint").await?;
         env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
         let this = Self::again(env, &namespace)?;
-        this.client.create(&this.cluster("plane", json!({}))).await?;
-        this.client.create(&this.apply()).await?;
+        this.client.create(&cluster()).await?;
+        this.client.create(&apply()).await?;
         this.set_workspace_name().await?;
         this.client.create(&plane()).await?;
         Ok(this)
@@ -59,19 +59,11 @@ impl World {
         ObjectKey::cluster_scoped(&self.namespace)
     }
 
-    fn apply(&self) -> WorkspaceTemplateApply {
-        serde_json::from_value(json!({"metadata": {"name": "plane-eks-controlplane-apply"}, "spec": {}})).expect("one")
-    }
-
     async fn set_workspace_name(&self) -> anyhow::Result<()> {
         let status = Patch::Merge(json!({"status": {"workspaceName": self.namespace}}));
         let key = self.key("plane-eks-controlplane-apply");
         self.client.status().patch::<WorkspaceTemplateApply>(&key, &status).await?;
         Ok(())
-    }
-
-    pub(crate) fn cluster(&self, name: &str, spec: Value) -> Cluster {
-        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a cluster")
     }
 
     /// The workspace, which names the secret `connection`, with these outputs.
@@ -145,6 +137,15 @@ impl World {
     pub(crate) async fn until_reason(&self, reason: &str) -> anyhow::Result<()> {
         until(async || Ok(self.condition().await?.0 == reason)).await
     }
+}
+
+fn apply() -> WorkspaceTemplateApply {
+    let apply = json!({"metadata": {"name": "plane-eks-controlplane-apply"}, "spec": {}});
+    serde_json::from_value(apply).expect("an apply")
+}
+
+fn cluster() -> Cluster {
+    serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": {}})).expect("a cluster")
 }
 
 fn plane() -> CAPTControlPlane {
