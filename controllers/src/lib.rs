@@ -4,4 +4,6 @@
 //! |---|---|
 //! | [`endpoint`] | brings the endpoint of a control plane that Terraform has made to the objects of the Cluster API |
 
+#![warn(missing_docs)]
+
 pub mod endpoint;
