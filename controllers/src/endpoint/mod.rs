@@ -1,0 +1,126 @@
+//! The endpoint of a control plane that Terraform has made: found in its workspace, written to the control plane and to its cluster, and taken back when it goes.
+//!
+//! For each `CAPTControlPlane` it looks for `cluster_endpoint` in the outputs of its `Workspace`, and where those do not have it, in the workspace's connection secret.
+//! What it finds it checks, and writes as host and port to `spec.controlPlaneEndpoint` of the control plane and then of its `Cluster`. The condition
+//! `EndpointReady` says how far it is:
+//!
+//! | reason | status | what it means |
+//! |---|---|---|
+//! | `EndpointPropagated` | True | control plane and cluster have it |
+//! | `EndpointKept` | True | its source is gone; what was known is kept |
+//! | `WorkspaceNotReady`, `EndpointNotReady` | False | something is not there yet |
+//! | `WaitingForCluster` | False | the control plane has it, and there is no cluster yet |
+//! | `InvalidEndpoint` | False | it is no endpoint: mend it where it comes from |
+//!
+//! A change anywhere on the way is seen by a watch. Of secrets only metadata is kept in memory; the one that is needed is read when it has changed, and nothing of it is
+//! logged, told or counted but a host that is valid.
+
+mod address;
+mod definitions;
+mod metrics;
+mod reconciler;
+mod related;
+mod retrieve;
+mod sources;
+mod status;
+mod types;
+
+pub use self::{
+    address::{Address, AddressError},
+    definitions::{definitions, dependencies},
+    reconciler::FINALIZER,
+    sources::Origin,
+    status::ENDPOINT_READY,
+    types::*,
+};
+
+use self::{
+    metrics::Metrics,
+    reconciler::EndpointReconciler,
+    related::{Related, Selections},
+    retrieve::Retrieval,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::DynamicObject;
+use parking_lot::Mutex;
+use std::time::Duration;
+use steersman::{
+    builder::BuildError,
+    cache::CacheError,
+    manager::{ManagerError, ManagerHandle},
+    prelude::*,
+    workqueue::Limiter,
+};
+
+/// How the controller is to work.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which secrets are watched; `Connections` by default. One that is referred to and not among them is read every time.
+    pub secrets: Secrets,
+    /// How many control planes are looked at at once; the manager's default if there is none.
+    pub workers: Option<usize>,
+}
+
+/// Which secrets are watched.
+#[derive(Clone, Debug, Default)]
+pub enum Secrets {
+    /// Those that Crossplane writes: of type `connection.crossplane.io/v1alpha1`.
+    #[default]
+    Connections,
+    /// Those with such labels, as in `kubectl -l`; all with an empty text.
+    Labelled(String),
+}
+
+/// Why the controller could not be added.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The cache does not take what it has to keep.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The controller cannot be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The manager does not take it.
+    #[error(transparent)]
+    Manager(#[from] ManagerError),
+}
+
+/// Let a manager run the controller, under the name `endpoint`. The definition of `CAPTControlPlane` has to be installed; those of the others may come later.
+pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, Error> {
+    let (client, selections) = (manager.client(), Selections::new(options));
+    let related = Related::new(&manager.cache(), &selections)?;
+    let metrics = manager.metrics(Metrics::register);
+    let reconciler = EndpointReconciler {
+        client: client.clone(),
+        retrieval: Retrieval {
+            client,
+            secrets: manager.cache().informer_of(selections.secrets.clone())?,
+            metrics: metrics.clone(),
+            known: Mutex::default(),
+        },
+        recorder: manager.recorder("steersman.dev/endpoint")?,
+        metrics,
+    };
+    let Selections { applies, workspaces, secrets, clusters } = selections;
+    let [of_apply, of_workspace, of_secret, of_cluster] = [(); 4].map(|()| related.clone());
+    let builder = manager
+        .controller("endpoint")
+        .for_::<CAPTControlPlane>()
+        .watches_with(
+            applies,
+            handler::map(move |it: &Object<WorkspaceTemplateApply>| of_apply.planes_of_apply(it.key())),
+        )
+        .watches_with(
+            workspaces,
+            handler::map(move |it: &Object<DynamicObject>| of_workspace.planes_of_workspace(it.key())),
+        )
+        .watches_with(secrets, handler::map(move |it: &Object<Metadata<Secret>>| of_secret.planes_of_secret(it.key())))
+        .watches_with(clusters, handler::map(move |it: &Object<Cluster>| of_cluster.planes_of_cluster(it.key())))
+        .limiter(Limiter::exponential(Duration::from_secs(1), Duration::from_mins(5)).jitter(0.1));
+    let builder = match options.workers {
+        Some(workers) => builder.max_concurrent(workers),
+        None => builder,
+    };
+    Ok(builder.reconcile(reconciler)?)
+}

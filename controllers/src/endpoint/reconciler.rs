@@ -1,0 +1,214 @@
+//! One pass: find the endpoint, write it to the control plane, then to its cluster, and say so.
+//!
+//! What holds: a write is sent only if something differs, and has the resource version that was read. The cluster is written after the control plane, and looked
+//! at on its own, so that a pass that was cut off between the two is made good by the next one. Nothing that others own is touched.
+
+use super::{
+    address::Address,
+    metrics::Metrics,
+    related::cluster_of,
+    retrieve::{Retrieval, Retrieved},
+    status::State,
+    types::{CAPTControlPlane, Cluster, Endpoint},
+};
+use k8s_openapi::jiff::Timestamp;
+use std::{sync::Arc, time::Duration};
+use steersman::{
+    client::{self, Finalize},
+    object::StaticKind,
+    prelude::*,
+    recorder::{EventType, Recorder},
+};
+use tokio::time::sleep;
+
+/// On a control plane until its endpoint is taken off its cluster.
+pub const FINALIZER: &str = "controlplane.cluster.x-k8s.io/endpoint";
+
+/// When to look again where no watch has said anything: all is well, something is missing, something is wrong.
+const WHEN_READY: Duration = Duration::from_secs(30);
+const WHEN_WAITING: Duration = Duration::from_secs(5);
+const WHEN_INVALID: Duration = Duration::from_secs(10);
+
+/// How often a write is tried again at once if somebody else was faster.
+const RETRIES: u32 = 3;
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+
+pub(super) struct EndpointReconciler {
+    pub(super) client: Client,
+    pub(super) retrieval: Retrieval,
+    pub(super) recorder: Recorder,
+    pub(super) metrics: Metrics,
+}
+
+impl Reconciler for EndpointReconciler {
+    async fn reconcile(&self, request: Request, _cx: &Context) -> Result<Outcome> {
+        let Some(plane) = self.client.get::<CAPTControlPlane>(&request).await? else {
+            self.retrieval.forget(&request);
+            self.metrics.forget(&request);
+            return Ok(Outcome::done());
+        };
+        match self.client.finalizer(plane, FINALIZER).await? {
+            Finalize::Active(plane) => self.pass(plane).await,
+            Finalize::Deleting(deletion) => {
+                self.clear(deletion.object()).await?;
+                deletion.finish().await?;
+                Ok(Outcome::done())
+            }
+            Finalize::Released => Ok(Outcome::done()),
+        }
+    }
+}
+
+impl EndpointReconciler {
+    async fn pass(&self, plane: Arc<CAPTControlPlane>) -> Result<Outcome> {
+        let (address, state) = match self.retrieval.of(&plane).await? {
+            Retrieved::Found { address, origin } => {
+                let message = format!("{address}, from {origin}");
+                (Some(address), State::Ready { reason: "EndpointPropagated", message })
+            }
+            // What was known once is kept.
+            Retrieved::Waiting { reason, message } => match kept(&plane) {
+                Some(address) => (Some(address), State::Ready { reason: "EndpointKept", message }),
+                None => (None, State::Waiting { reason, message }),
+            },
+            Retrieved::Invalid { message, .. } => (None, State::Invalid { message }),
+        };
+        let (plane, state) = match address {
+            Some(address) => self.propagate(plane, &address, state).await?,
+            None => (plane, state),
+        };
+        let mut told = (*plane).clone();
+        told.status = Some(state.applied(&plane, Timestamp::now()));
+        self.client.status().patch_from(&*plane, &told).await?;
+        Ok(match state {
+            State::Ready { .. } => Outcome::requeue_after(WHEN_READY),
+            State::Waiting { .. } => Outcome::requeue_after(WHEN_WAITING),
+            State::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
+        })
+    }
+
+    /// To the control plane, and when that has it, to its cluster.
+    async fn propagate(
+        &self,
+        plane: Arc<CAPTControlPlane>,
+        address: &Address,
+        state: State,
+    ) -> Result<(Arc<CAPTControlPlane>, State)> {
+        let wanted = Endpoint { host: address.host().into(), port: address.port().into() };
+        let plane = self.write(plane, Some(&wanted), |_| true).await?;
+        let key = cluster_of(&plane);
+        let Some(cluster) = self.client.get::<Cluster>(&key).await? else {
+            let message = format!("Cluster {key} is not there yet");
+            return Ok((plane, State::Waiting { reason: "WaitingForCluster", message }));
+        };
+        let before = cluster.endpoint().filter(|before| **before != wanted && is_valid(before)).cloned();
+        let cluster = self.write(cluster, Some(&wanted), |_| true).await?;
+        if let Some(Endpoint { host, port }) = before {
+            let note =
+                format!("{host}:{port} is replaced by {address}, of CAPTControlPlane {}", ObjectKey::of(&*plane));
+            self.recorder.event(&*cluster, EventType::Normal, "EndpointReplaced", "Propagate", &note);
+        }
+        Ok((plane, state))
+    }
+
+    /// Take our endpoint off the cluster, and nobody else's.
+    async fn clear(&self, plane: &CAPTControlPlane) -> Result<()> {
+        let Some(ours) = plane.endpoint() else { return Ok(()) };
+        if let Some(cluster) = self.client.get::<Cluster>(&cluster_of(plane)).await? {
+            self.write(cluster, None, |there| there == ours).await?;
+        }
+        Ok(())
+    }
+
+    /// Make the endpoint so, where it is one that `may` be replaced. If somebody else writes at the same time, look again and try again, a few times.
+    async fn write<K: HasEndpoint>(
+        &self,
+        mut object: Arc<K>,
+        wanted: Option<&Endpoint>,
+        may: impl Fn(&Endpoint) -> bool,
+    ) -> Result<Arc<K>> {
+        let key = ObjectKey::of(&*object);
+        for attempt in 0.. {
+            if object.endpoint() == wanted || object.endpoint().is_some_and(|there| !may(there)) {
+                break;
+            }
+            let mut changed = (*object).clone();
+            *changed.endpoint_mut() = wanted.cloned();
+            let written = self.client.patch_from(&*object, &changed).await;
+            self.metrics.propagated(K::TARGET, written.as_ref().is_ok_and(|written| written.endpoint() == wanted));
+            match written {
+                Ok(written) => {
+                    anyhow::ensure!(
+                        written.endpoint() == wanted,
+                        "{} {key} was written and has another endpoint",
+                        K::TARGET
+                    );
+                    tracing::info!(target = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
+                    self.metrics.changed(&key);
+                    object = Arc::new(written);
+                    break;
+                }
+                Err(error) if error.is_conflict() && attempt < RETRIES => {
+                    self.metrics.retries.inc();
+                    sleep(FIRST_RETRY * 2_u32.pow(attempt)).await;
+                    object = read_again(&self.client, &key, error).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(object)
+    }
+}
+
+/// From the server; the conflict itself if it is gone.
+async fn read_again<K: StaticKind>(
+    client: &Client,
+    key: &ObjectKey,
+    conflict: client::Error,
+) -> client::Result<Arc<K>> {
+    client.live().get(key).await?.ok_or(conflict)
+}
+
+/// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host.
+fn kept(plane: &CAPTControlPlane) -> Option<Address> {
+    let Endpoint { host, port } = plane.endpoint()?;
+    let bare = |host: &str| if host.contains("://") { host.to_owned() } else { format!("{host}:{port}") };
+    let host = if host.contains(':') && !host.contains("://") { format!("[{host}]") } else { host.clone() };
+    bare(&host).parse().ok()
+}
+
+fn is_valid(endpoint: &Endpoint) -> bool {
+    !endpoint.host.is_empty() && endpoint.port != 0
+}
+
+/// What endpoints are written to.
+trait HasEndpoint: StaticKind + Clone {
+    /// As metrics have it.
+    const TARGET: &'static str;
+    fn endpoint(&self) -> Option<&Endpoint>;
+    fn endpoint_mut(&mut self) -> &mut Option<Endpoint>;
+}
+
+impl HasEndpoint for CAPTControlPlane {
+    const TARGET: &'static str = "controlplane";
+
+    fn endpoint(&self) -> Option<&Endpoint> {
+        self.spec.control_plane_endpoint.as_ref()
+    }
+
+    fn endpoint_mut(&mut self) -> &mut Option<Endpoint> {
+        &mut self.spec.control_plane_endpoint
+    }
+}
+
+impl HasEndpoint for Cluster {
+    const TARGET: &'static str = "cluster";
+
+    fn endpoint(&self) -> Option<&Endpoint> {
+        self.spec.control_plane_endpoint.as_ref()
+    }
+
+    fn endpoint_mut(&mut self) -> &mut Option<Endpoint> {
+        &mut self.spec.control_plane_endpoint
+    }
+}

@@ -1,0 +1,124 @@
+//! From the workspace to the cluster.
+
+use crate::world::{World, until};
+use serde_json::json;
+use steersman::{client::Patch, testing::Env};
+use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, Phase};
+
+const EKS: &str = "https://ABC123.gr7.eu-west-1.eks.amazonaws.com";
+
+steersman::env_test! {
+    async fn an_output_reaches_control_plane_and_cluster(env: Env) -> anyhow::Result<()> {
+        let world = World::new(&env).await?;
+        world.until_reason("WorkspaceNotReady").await?;
+        assert_eq!(world.plane().await?.status.expect("it is said").phase, Some(Phase::Creating));
+        world.make_workspace(Some(json!({"cluster_endpoint": EKS}))).await?;
+        world.until_propagated("ABC123.gr7.eu-west-1.eks.amazonaws.com:443").await?;
+        let status = world.plane().await?.status.expect("it is said");
+        assert_eq!((status.ready, status.initialized, status.phase), (true, true, Some(Phase::Ready)));
+        world.stop().await
+    }
+
+    async fn a_secret_stands_in_for_an_output_that_is_absent_and_its_rotation_is_followed(env: Env) -> anyhow::Result<()> {
+        let world = World::new(&env).await?;
+        world.make_workspace(Some(json!({"cluster_endpoint": ""}))).await?;
+        world.until_reason("EndpointNotReady").await?;
+        world.set_secret("https://one.example.com:6443").await?;
+        world.until_propagated("one.example.com:6443").await?;
+        world.set_secret("two.example.com").await?;
+        world.until_propagated("two.example.com:443").await?;
+        world.set_outputs(json!({"cluster_endpoint": "three.example.com"})).await?;
+        world.until_propagated("three.example.com:443").await?;
+        world.stop().await
+    }
+
+    async fn what_is_no_endpoint_is_said_and_the_secret_does_not_hide_it(env: Env) -> anyhow::Result<()> {
+        let world = World::new(&env).await?;
+        world.make_workspace(Some(json!({"cluster_endpoint": "http://hunter2.example.com"}))).await?;
+        world.until_reason("InvalidEndpoint").await?;
+        let plane = world.plane().await?;
+        let status = plane.status.clone().expect("it is said");
+        assert_eq!(
+            (status.ready, status.phase, status.failure_reason.as_deref()),
+            (false, Some(Phase::Failed), Some("InvalidEndpoint"))
+        );
+        assert!(!serde_json::to_string(&plane)?.contains("hunter2"), "{plane:?}");
+        world.set_secret("https://good.example.com").await?;
+        world.set_outputs(json!({"cluster_endpoint": "not good"})).await?;
+        until(async || {
+            let status = world.plane().await?.status.unwrap_or_default();
+            Ok(status.failure_message.is_some_and(|message| message.contains("spaces")))
+        })
+        .await?;
+        assert_eq!(world.endpoints().await?, (None, None));
+        world.set_outputs(json!({"cluster_endpoint": EKS})).await?;
+        world.until_propagated("ABC123.gr7.eu-west-1.eks.amazonaws.com:443").await?;
+        assert_eq!(world.plane().await?.status.expect("it is said").failure_reason, None);
+        world.stop().await
+    }
+
+    async fn what_was_known_is_kept_when_its_source_goes_and_the_cluster_is_made_good(env: Env) -> anyhow::Result<()> {
+        let world = World::new(&env).await?;
+        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        world.until_propagated("one.example.com:443").await?;
+        world.set_outputs(json!(null)).await?;
+        world.until_reason("EndpointKept").await?;
+        // As if a pass had been cut off in between.
+        let none = Patch::Merge(json!({"spec": {"controlPlaneEndpoint": null}}));
+        world.client.patch::<Cluster>(&world.key("plane"), &none).await?;
+        world.until_propagated("one.example.com:443").await?;
+        world.stop().await
+    }
+
+    async fn a_whole_url_as_the_host_is_made_a_host(env: Env) -> anyhow::Result<()> {
+        let world = World::new(&env).await?;
+        let old = json!({"host": "https://old.example.com", "port": 443});
+        let patch = Patch::Merge(json!({"spec": {"controlPlaneEndpoint": old}}));
+        world.client.patch::<CAPTControlPlane>(&world.key("plane"), &patch).await?;
+        world.until_propagated("old.example.com:443").await?;
+        world.stop().await
+    }
+
+    async fn a_deletion_takes_our_endpoint_off_the_cluster_and_no_other(env: Env) -> anyhow::Result<()> {
+        for (theirs, left) in [(None, None), (Some("other.example.com"), Some("other.example.com:443".to_owned()))] {
+            let world = World::new(&env).await?;
+            world.make_workspace(Some(json!({"cluster_endpoint": "ours.example.com"}))).await?;
+            world.until_propagated("ours.example.com:443").await?;
+            // Nobody looks until it is deleted.
+            let World { client, namespace, .. } = &world;
+            let (client, namespace) = (client.clone(), namespace.clone());
+            let key = world.key("plane");
+            if let Some(theirs) = theirs {
+                world.stop().await?;
+                let patch = Patch::Merge(json!({"spec": {"controlPlaneEndpoint": {"host": theirs, "port": 443}}}));
+                client.patch::<Cluster>(&key, &patch).await?;
+                client.delete::<CAPTControlPlane>(&key).await?;
+                let again = World::again(&env, &namespace)?;
+                until(async || Ok(client.get::<CAPTControlPlane>(&key).await?.is_none())).await?;
+                again.stop().await?;
+            } else {
+                client.delete::<CAPTControlPlane>(&key).await?;
+                until(async || Ok(client.get::<CAPTControlPlane>(&key).await?.is_none())).await?;
+                world.stop().await?;
+            }
+            let cluster = client.get::<Cluster>(&key).await?.expect("it stays");
+            let endpoint = cluster.spec.control_plane_endpoint.as_ref().map(|it| format!("{}:{}", it.host, it.port));
+            assert_eq!(endpoint, left);
+        }
+        Ok(())
+    }
+
+    async fn where_nothing_has_changed_nothing_is_written(env: Env) -> anyhow::Result<()> {
+        let world = World::new(&env).await?;
+        world.make_workspace(Some(json!({"cluster_endpoint": EKS, "vpc_id": "one"}))).await?;
+        world.until_propagated("ABC123.gr7.eu-west-1.eks.amazonaws.com:443").await?;
+        let before = world.plane().await?.metadata.resource_version;
+        world.set_outputs(json!({"cluster_endpoint": EKS, "vpc_id": "two"})).await?;
+        world.set_outputs(json!({"cluster_endpoint": "next.example.com"})).await?;
+        world.until_propagated("next.example.com:443").await?;
+        // Endpoint and status: nothing was written in between but these two.
+        assert_eq!(world.plane().await?.metadata.generation, Some(3), "made, two endpoints");
+        assert_ne!(world.plane().await?.metadata.resource_version, before);
+        world.stop().await
+    }
+}

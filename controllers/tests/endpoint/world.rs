@@ -1,0 +1,163 @@
+//! A cluster with the definitions, a manager that runs the controller, and the objects around one control plane.
+
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use std::time::Duration;
+use steersman::{
+    cache::Namespaces,
+    client::Patch,
+    prelude::*,
+    testing::{Env, TestServer},
+};
+use steersman_controllers::endpoint::{
+    self, CAPTControlPlane, Cluster, ENDPOINT_READY, Options, WorkspaceTemplateApply, workspace_kind,
+};
+use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
+
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+impl World {
+    /// A control plane `plane` with its apply, its cluster, and no workspace yet.
+    pub(crate) async fn new(env: &Env) -> anyhow::Result<Self> {
+        let namespace = env.namespace("endpoint").await?;
+        env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
+        let this = Self::again(env, &namespace)?;
+        this.client.create(&cluster()).await?;
+        this.client.create(&apply()).await?;
+        this.set_workspace_name().await?;
+        this.client.create(&plane()).await?;
+        Ok(this)
+    }
+
+    /// A manager for what is there.
+    pub(crate) fn again(env: &Env, namespace: &str) -> anyhow::Result<Self> {
+        let cache = CacheOptions { namespaces: Namespaces::These(vec![namespace.into()]), ..CacheOptions::default() };
+        let manager = Manager::builder(env.client()?).cache(cache).build()?;
+        endpoint::add_to(&manager, &Options::default())?;
+        let client = Client::new(env.client()?)?.namespace(namespace);
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(manager.run_until(async { drop(stopped.await) }));
+        Ok(Self { client, namespace: namespace.into(), stop, running })
+    }
+
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        drop(self.stop);
+        self.running.await?
+    }
+
+    pub(crate) fn key(&self, name: &str) -> ObjectKey {
+        ObjectKey::new(&self.namespace, name)
+    }
+
+    /// Workspaces have no namespace: the name tells tests apart.
+    pub(crate) fn workspace_key(&self) -> ObjectKey {
+        ObjectKey::cluster_scoped(&self.namespace)
+    }
+
+    async fn set_workspace_name(&self) -> anyhow::Result<()> {
+        let status = Patch::Merge(json!({"status": {"workspaceName": self.namespace}}));
+        let key = self.key("plane-eks-controlplane-apply");
+        self.client.status().patch::<WorkspaceTemplateApply>(&key, &status).await?;
+        Ok(())
+    }
+
+    /// The workspace, which names the secret `connection`, with these outputs.
+    pub(crate) async fn make_workspace(&self, outputs: Option<Value>) -> anyhow::Result<()> {
+        let reference = json!({"namespace": self.namespace, "name": "connection"});
+        let kind = workspace_kind();
+        let workspace = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": self.workspace_key().name()},
+            "spec": {"writeConnectionSecretToRef": reference},
+        });
+        self.client.create::<DynamicObject>(&serde_json::from_value(workspace)?).await?;
+        match outputs {
+            Some(outputs) => self.set_outputs(outputs).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) async fn set_outputs(&self, outputs: Value) -> anyhow::Result<()> {
+        let status = Patch::Merge(json!({"status": {"atProvider": {"outputs": outputs}}}));
+        self.client.status().dynamic(&workspace_kind()).patch(&self.workspace_key(), &status).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn set_secret(&self, endpoint: &str) -> anyhow::Result<()> {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "connection.crossplane.io/v1alpha1",
+            "metadata": {"name": "connection"}, "stringData": {"cluster_endpoint": endpoint},
+        });
+        let kind = GroupVersionKind::gvk("", "v1", "Secret");
+        let key = self.key("connection");
+        if self.client.dynamic(&kind).get(&key).await?.is_some() {
+            self.client.dynamic(&kind).patch(&key, &Patch::Merge(secret)).await?;
+        } else {
+            self.client.create::<DynamicObject>(&serde_json::from_value(secret)?).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn plane(&self) -> anyhow::Result<CAPTControlPlane> {
+        let plane = self.client.get::<CAPTControlPlane>(&self.key("plane")).await?;
+        plane.map(|plane| (*plane).clone()).ok_or_else(|| anyhow::anyhow!("the control plane is gone"))
+    }
+
+    /// `host:port` of control plane and cluster.
+    pub(crate) async fn endpoints(&self) -> anyhow::Result<(Option<String>, Option<String>)> {
+        let text = |endpoint: &endpoint::Endpoint| format!("{}:{}", endpoint.host, endpoint.port);
+        let plane = self.client.get::<CAPTControlPlane>(&self.key("plane")).await?;
+        let cluster = self.client.get::<Cluster>(&self.key("plane")).await?;
+        Ok((
+            plane.and_then(|plane| plane.spec.control_plane_endpoint.as_ref().map(text)),
+            cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.as_ref().map(text)),
+        ))
+    }
+
+    /// Reason and status of the condition.
+    pub(crate) async fn condition(&self) -> anyhow::Result<(String, String)> {
+        let status = self.plane().await?.status.unwrap_or_default();
+        let condition = status.conditions.into_iter().find(|condition| condition.type_ == ENDPOINT_READY);
+        Ok(condition.map(|condition| (condition.reason, condition.status)).unwrap_or_default())
+    }
+
+    /// Until both have this endpoint, and it is said.
+    pub(crate) async fn until_propagated(&self, endpoint: &str) -> anyhow::Result<()> {
+        until(async || {
+            let both = (Some(endpoint.to_owned()), Some(endpoint.to_owned()));
+            Ok(self.endpoints().await? == both && self.condition().await?.1 == "True")
+        })
+        .await
+    }
+
+    pub(crate) async fn until_reason(&self, reason: &str) -> anyhow::Result<()> {
+        until(async || Ok(self.condition().await?.0 == reason)).await
+    }
+}
+
+fn apply() -> WorkspaceTemplateApply {
+    let apply = json!({"metadata": {"name": "plane-eks-controlplane-apply"}, "spec": {}});
+    serde_json::from_value(apply).expect("an apply")
+}
+
+fn cluster() -> Cluster {
+    serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": {}})).expect("a cluster")
+}
+
+fn plane() -> CAPTControlPlane {
+    let plane =
+        json!({"metadata": {"name": "plane"}, "spec": {"version": "1.31", "workspaceTemplateRef": {"name": "eks"}}});
+    serde_json::from_value(plane).expect("a control plane")
+}
+
+/// Until it holds; a test has its own limit.
+pub(crate) async fn until(holds: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    while !holds().await? {
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
