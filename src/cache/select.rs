@@ -177,7 +177,7 @@ impl<K: KubeObject> Select<K> {
     }
 
     /// Nobody waits for it when a manager or a controller starts: for a kind that may be installed later, or that it may not read. It is of this declaration: others
-    /// of the same informer may need it.
+    /// of the same informer may need it, and in [`CacheOptions::kinds`](super::CacheOptions::kinds) it says nothing.
     pub fn optional(mut self) -> Self {
         self.said.optional = true;
         self

@@ -15,7 +15,6 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 use tokio::{task::JoinSet, time::Instant};
-use tracing::{Instrument, Span};
 
 pub(super) struct Deferrals<R> {
     held: Mutex<HashMap<R, Token>>,
@@ -43,32 +42,36 @@ impl<R: Key> Deferrals<R> {
     /// Hold a request back until these caches show what was written under the token. To be called before its run ends.
     pub(super) fn hold(
         self: &Arc<Self>,
+        controller: &Arc<str>,
         queue: &WorkQueue<R>,
         request: &R,
         (token, caches): (Token, Vec<Cache>),
-        span: Span,
     ) {
         let mut held = self.held.lock();
         held.insert(request.clone(), token.clone());
         self.many.store(held.len(), Relaxed);
         drop(held);
-        let (deferrals, queue, request) = (self.clone(), queue.clone(), request.clone());
+        let (deferrals, controller) = (self.clone(), controller.clone());
+        let (queue, request) = (queue.clone(), request.clone());
         let mut waiting = self.waiting.lock();
         while waiting.try_join_next().is_some() {}
-        let waits = async move {
+        waiting.spawn(async move {
             let begun = Instant::now();
             for cache in caches {
                 let left = OWN_WRITES_BOUND.saturating_sub(begun.elapsed());
                 if let Err(CacheError::Behind { .. }) = cache.caught_up(&token, left).await {
                     deferrals.timeouts.fetch_add(1, Relaxed);
-                    tracing::warn!("the cache does not show what was written; reconciling all the same");
+                    tracing::warn!(
+                        controller = &*controller,
+                        ?request,
+                        "the cache does not show what was written; reconciling all the same"
+                    );
                     break;
                 }
             }
             deferrals.release(&request, &token);
             queue.unpark(&request);
-        };
-        waiting.spawn(waits.instrument(span));
+        });
     }
 
     fn release(&self, request: &R, token: &Token) {

@@ -125,7 +125,7 @@ impl<R: Key> Work<R> {
         if self.settings.consistency == Consistency::Defer {
             let behind = token.behind();
             if !behind.is_empty() {
-                self.deferrals.hold(&self.queue, item.key(), (token, behind), self.deferral_span(item.key()));
+                self.deferrals.hold(&self.name, &self.queue, item.key(), (token, behind));
             }
         }
         if let Some(groups) = &self.groups {
@@ -265,24 +265,6 @@ impl<R: Key> Work<R> {
             tracing::debug!(result = outcome.label(), "reconciled");
         }
         outcome
-    }
-
-    /// Of a request that waits for what it has written.
-    fn deferral_span(&self, request: &R) -> Span {
-        let span = tracing::error_span!(
-            "deferral",
-            controller = &*self.name,
-            group = &*self.group,
-            kind = &*self.kind,
-            cluster = field::Empty,
-            namespace = field::Empty,
-            name = field::Empty,
-            request = field::Empty,
-        );
-        if !span.is_disabled() {
-            describe(&span, request);
-        }
-        span
     }
 
     /// Of a run, linked to the events that led to it. Costs nothing if nobody subscribes.

@@ -17,6 +17,7 @@ mod failures;
 mod handlers;
 #[path = "../client/held.rs"]
 mod held;
+mod held_back;
 mod interrupted;
 mod laters;
 mod life;

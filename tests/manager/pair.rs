@@ -2,16 +2,10 @@
 //! token after a newer one was used, unless it has said that the write was on its way. Who has lost ends, and is started anew, as a kubelet would.
 
 use crate::{
-    candidates::{Candidates, PREFIX, Part, write_once},
+    candidates::{Candidates, PREFIX, Part, jump, write_once},
     history::History,
     processes::{WRITES, judge, with_journal},
 };
-use k8s_openapi::api::coordination::v1::Lease;
-use kube_client::{
-    Api,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
 use std::{
     sync::{
         Arc,
@@ -86,12 +80,7 @@ steersman::env_test! {
             candidates.start(&kubeconfig, &namespace, directory.path()).await?;
         }
 
-        let leases: Api<Lease> = Api::namespaced(env.client()?, &namespace);
-        for renewed in ["2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"] {
-            let skewed = json!({"spec": {"renewTime": renewed}});
-            leases.patch("web", &PatchParams::default(), &Patch::Merge(skewed)).await?;
-            history.until_written_more(token, WRITES).await?;
-        }
+        jump(env.client()?, &namespace, async || history.until_written_more(token, WRITES).await).await?;
 
         let since = Instant::now();
         candidates.release(leader);

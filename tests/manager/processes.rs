@@ -2,15 +2,9 @@
 //! was on its way.
 
 use super::{
-    candidates::{Candidates, LEDGER},
+    candidates::{Candidates, LEDGER, jump},
     history::{History, Write, too_late},
 };
-use k8s_openapi::api::coordination::v1::Lease;
-use kube_client::{
-    Api,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
 use std::time::Instant;
 use steersman::testing::{Embedded, Env, TestServer};
 use steersman_apiserver::{ApiServer, Journal, Options};
@@ -68,12 +62,7 @@ steersman::env_test! {
         candidates.wire(cut).mend();
         candidates.loses(cut, old).await?;
 
-        let leases: Api<Lease> = Api::namespaced(env.client()?, &namespace);
-        for renewed in ["2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"] {
-            let skewed = json!({"spec": {"renewTime": renewed}});
-            leases.patch("web", &PatchParams::default(), &Patch::Merge(skewed)).await?;
-            history.until_written_more(token, WRITES).await?;
-        }
+        jump(env.client()?, &namespace, async || history.until_written_more(token, WRITES).await).await?;
 
         let since = Instant::now();
         candidates.release(leader);

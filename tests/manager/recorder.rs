@@ -232,6 +232,20 @@ async fn told_to_stop_it_ends_within_five_seconds_whatever_the_server_does() -> 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_left_when_it_is_not_given_the_time_is_counted() -> anyhow::Result<()> {
+    let server = server();
+    let recorder = Recorder::new(&Client::new(client(&server))?, "painter")?;
+    server.faults().add(Fault::on("POST events").status(503));
+    for number in 0..3 {
+        recorder.event(&map("default", "door"), EventType::Normal, "Painted", "Paint", format!("{number}"));
+    }
+    let given = Duration::from_secs(1);
+    assert!(tokio::time::timeout(given, recorder.clone().run_until(async {})).await.is_err(), "it would take five");
+    assert_eq!((recorder.stats().dropped, recorder.stats().waiting), (3, 0));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_manager_writes_what_is_said_until_everybody_has_ended() -> anyhow::Result<()> {
     let server = server();
     let manager = builder(&server).build()?;

@@ -95,7 +95,11 @@ impl EndpointReconciler {
         state: State,
     ) -> Result<(Arc<CAPTControlPlane>, State)> {
         let wanted = Endpoint { host: address.host().into(), port: address.port().into() };
+        let is_news = plane.endpoint() != Some(&wanted);
         let plane = self.write(plane, Some(&wanted), |_| true).await?;
+        if is_news {
+            self.metrics.changed(&ObjectKey::of(&*plane));
+        }
         let key = cluster_of(&plane);
         let Some(cluster) = self.client.get::<Cluster>(&key).await? else {
             let message = format!("Cluster {key} is not there yet");
@@ -143,8 +147,7 @@ impl EndpointReconciler {
                         "{} {key} was written and has another endpoint",
                         K::TARGET
                     );
-                    tracing::info!(target = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
-                    self.metrics.changed(&key);
+                    tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
                     object = Arc::new(written);
                     break;
                 }
@@ -172,9 +175,12 @@ async fn read_again<K: StaticKind>(
 /// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host.
 fn kept(plane: &CAPTControlPlane) -> Option<Address> {
     let Endpoint { host, port } = plane.endpoint()?;
-    let bare = |host: &str| if host.contains("://") { host.to_owned() } else { format!("{host}:{port}") };
-    let host = if host.contains(':') && !host.contains("://") { format!("[{host}]") } else { host.clone() };
-    bare(&host).parse().ok()
+    let text = match host {
+        url if url.contains("://") => url.clone(),
+        v6 if v6.contains(':') => format!("[{v6}]:{port}"),
+        name => format!("{name}:{port}"),
+    };
+    text.parse().ok()
 }
 
 fn is_valid(endpoint: &Endpoint) -> bool {

@@ -3,6 +3,7 @@
 use crate::world::{World, until};
 use serde_json::json;
 use steersman::{client::Patch, testing::Env};
+use steersman_apiserver::Fault;
 use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, Phase};
 
 const EKS: &str = "https://ABC123.gr7.eu-west-1.eks.amazonaws.com";
@@ -121,4 +122,27 @@ steersman::env_test! {
         assert_ne!(world.plane().await?.metadata.resource_version, before);
         world.stop().await
     }
+}
+
+#[tokio::test]
+async fn a_conflict_is_looked_at_and_tried_again_in_the_same_pass() -> anyhow::Result<()> {
+    let env = Env::embedded()?;
+    let Env::Embedded(embedded) = &env else { unreachable!("it is one") };
+    let conflict = embedded.server().faults().add(Fault::on("patch clusters").status(409).times(2));
+    let world = World::new(&env).await?;
+    world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+    world.until_propagated("one.example.com:443").await?;
+    assert_eq!(conflict.hits(), 2);
+    let page = world.manager.metrics_page();
+    for line in [
+        "capt_endpoint_retries_total 2",
+        r#"capt_endpoint_propagation_total{target="cluster",result="error"} 2"#,
+        r#"capt_endpoint_propagation_total{target="cluster",result="success"} 1"#,
+        r#"capt_endpoint_propagation_total{target="controlplane",result="success"} 1"#,
+        r#"controller_runtime_reconcile_errors_total{controller="endpoint"} 0"#,
+    ] {
+        assert!(page.lines().any(|it| it == line), "{line} in\n{page}");
+    }
+    assert_eq!(page.matches("capt_endpoint_last_change_timestamp_seconds{").count(), 1, "of the control plane alone");
+    world.stop().await
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use steersman::{
     cache::Namespaces,
     client::Patch,
+    manager::ManagerHandle,
     prelude::*,
     testing::{Env, TestServer},
 };
@@ -17,6 +18,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    pub(crate) manager: ManagerHandle,
     stop: oneshot::Sender<()>,
     running: JoinHandle<anyhow::Result<()>>,
 }
@@ -40,9 +42,9 @@ impl World {
         let manager = Manager::builder(env.client()?).cache(cache).build()?;
         endpoint::add_to(&manager, &Options::default())?;
         let client = Client::new(env.client()?)?.namespace(namespace);
-        let (stop, stopped) = oneshot::channel();
+        let (handle, (stop, stopped)) = (manager.handle(), oneshot::channel());
         let running = tokio::spawn(manager.run_until(async { drop(stopped.await) }));
-        Ok(Self { client, namespace: namespace.into(), stop, running })
+        Ok(Self { client, namespace: namespace.into(), manager: handle, stop, running })
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {

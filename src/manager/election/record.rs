@@ -136,6 +136,15 @@ mod tests {
     use k8s_openapi::{api::coordination::v1::Lease as Typed, apimachinery::pkg::apis::meta::v1::MicroTime};
 
     #[test]
+    fn who_renews_is_seen_to_have_also_if_its_clock_stands_still_or_goes_back() {
+        let taken = Record::taken(&LeaderElection::new("web", "default"), 0);
+        let ahead = Record { renew_time: Some("2999-01-01T00:00:00.000000Z".into()), ..taken };
+        let renewed = ahead.renewed();
+        assert_eq!(renewed.renew_time.as_deref(), Some("2999-01-01T00:00:00.000001Z"));
+        assert_ne!(renewed.renewed().renew_time, renewed.renew_time);
+    }
+
+    #[test]
     fn a_time_has_six_digits_whatever_they_are() {
         for (nanos, text) in [
             (0, "2026-01-02T03:04:05.000000Z"),

@@ -137,6 +137,20 @@ async fn a_renewal_that_is_answered_after_a_stop_is_too_late() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_look_that_is_answered_after_a_stop_is_followed_by_no_write() {
+    let scene = Scene::new();
+    let leader = held(leads(&scene.elector("a")).await);
+    scene.server.faults().add(steersman_apiserver::Fault::on("PUT leases").status(409).times(1));
+    scene.server.faults().add(steersman_apiserver::Fault::on("GET leases").delay(seconds(1.0)).times(1));
+    sleep(seconds(2.5)).await;
+    assert_eq!(scene.server.journal().count("PUT leases"), 1, "it was refused, and looks");
+    advance(seconds(60.0)).await;
+    let (_, lost) = leader.await.expect("no panic");
+    assert!(matches!(lost, Err(Lost::NotRenewed { .. })), "{lost:?}");
+    assert_eq!(scene.server.journal().count("PUT leases"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_sees_another_holder_has_lost_at_once() {
     let scene = Scene::new();
     let elector = scene.elector("a");
