@@ -21,6 +21,7 @@ mod metrics;
 mod reconciler;
 mod related;
 mod retrieve;
+mod roles;
 mod sources;
 mod status;
 mod types;
@@ -29,6 +30,7 @@ pub use self::{
     address::{Address, AddressError},
     definitions::{definitions, dependencies},
     reconciler::FINALIZER,
+    roles::roles,
     sources::Origin,
     status::ENDPOINT_READY,
     types::*,
