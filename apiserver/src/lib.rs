@@ -66,6 +66,8 @@ mod object;
 mod page;
 mod patch;
 mod persist;
+#[cfg(feature = "binary")]
+pub mod program;
 mod registry;
 mod resource;
 mod schema;

@@ -1,0 +1,205 @@
+//! The program `steersman-apiserver`: serves the Kubernetes API on loopback, for kubectl and for programs in any language. Feature `binary`.
+//!
+//! A program that has it among its own commands takes [`Flags`] as arguments of one, and [`run`]s them.
+
+use crate::{ApiServer, Authenticator, Authority, Running};
+use anyhow::{Context, Result};
+use clap::Parser;
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+/// A Kubernetes API server in one process: no etcd, nothing to install.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Flags {
+    /// Where to listen; port 0 takes a free one. Anything but loopback needs --token-auth-file.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+
+    /// Serve TLS, by a certificate authority made for this run. kubectl sends tokens only over TLS.
+    #[arg(long)]
+    tls: bool,
+
+    /// Who may call, as lines of `token,user,uid,"group1,group2"`. Without it every caller is admin.
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+
+    /// Where to write the kubeconfig. Without it: `kubeconfig` in the data directory, or else a file in the system's
+    /// directory for temporary ones, which is removed at the end.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Keep objects here, so that they are there again at the next start. Without it they live as long as the process.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Custom resource definitions to begin with, as YAML or JSON.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    crd: Vec<PathBuf>,
+
+    /// Answer a write only when it is on the disk itself, so that it survives a power failure too.
+    #[arg(long, requires = "data_dir")]
+    fsync: bool,
+}
+
+impl Flags {
+    /// Where the kubeconfig goes, and whether it is removed at the end: a temporary one is of no use to anybody then.
+    fn kubeconfig(&self) -> (PathBuf, bool) {
+        match (&self.kubeconfig, &self.data_dir) {
+            (Some(path), _) => (path.clone(), false),
+            (None, Some(data)) => (data.join("kubeconfig"), false),
+            (None, None) => (std::env::temp_dir().join(format!("steersman-{}.kubeconfig", std::process::id())), true),
+        }
+    }
+
+    fn authenticator(&self) -> Result<Authenticator> {
+        let Some(path) = &self.token_auth_file else { return Ok(Authenticator::default()) };
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Authenticator::from_token_file(&text).with_context(|| format!("cannot use {}", path.display()))
+    }
+}
+
+/// The server that `flags` ask for, with its door open.
+async fn start(flags: &Flags, authenticator: Authenticator) -> Result<Running> {
+    let server = ApiServer::new(crate::Options {
+        authenticator,
+        data_dir: flags.data_dir.clone(),
+        fsync: flags.fsync,
+        ..crate::Options::default()
+    })?;
+    if let Some(note) = server.note() {
+        eprintln!("note: {note}");
+    }
+    for path in &flags.crd {
+        install(&server, path).await.with_context(|| format!("cannot install {}", path.display()))?;
+    }
+    let authority = if flags.tls { Some(Authority::generate()?) } else { None };
+    Ok(server.listen(flags.listen, authority.as_ref()).await?)
+}
+
+/// Install the definitions of a file: one, a list of them, or several YAML documents.
+async fn install(server: &ApiServer, path: &Path) -> Result<()> {
+    let text = fs::read_to_string(path)?;
+    for document in documents(&text)?.into_iter().filter(|document| !document.is_null()) {
+        let items = document["items"].as_array().cloned().unwrap_or_else(|| vec![document.clone()]);
+        for definition in items {
+            server.install(definition).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The parser's limits are for files of strangers; these are the operator's own, and may hold all definitions of a cluster.
+fn documents(text: &str) -> Result<Vec<serde_json::Value>> {
+    let limits = serde_saphyr::budget! { max_nodes: 50_000_000, max_events: 100_000_000, max_documents: 100_000 };
+    Ok(serde_saphyr::from_multiple_with_options(text, serde_saphyr::options! { budget: limits })?)
+}
+
+/// Serve until SIGINT or SIGTERM. What it says to people and programs goes to stdout.
+pub async fn run(flags: Flags) -> Result<()> {
+    let authenticator = flags.authenticator()?;
+    // Before anything is served: a signal that comes early must not leave files behind.
+    let signal = stop_signal()?;
+    let running = start(&flags, authenticator).await?;
+    let (path, temporary) = flags.kubeconfig();
+    running.kubeconfig().write(&path)?;
+    println!("{}\nready {}", usage(&path, &flags), running.url());
+    signal.await;
+    running.stop().await;
+    if temporary {
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// For people; the line for programs, `ready URL`, comes after it.
+fn usage(kubeconfig: &Path, flags: &Flags) -> String {
+    let callers = match (&flags.token_auth_file, flags.tls) {
+        (None, _) => "every caller is admin",
+        (Some(_), true) => "the kubeconfig is the admin's; others bring their token",
+        (Some(_), false) => "callers bring their token; kubectl does so only over TLS: start with --tls to use it",
+    };
+    format!(
+        "Use it (from another shell)\n  export KUBECONFIG='{}'\n  kubectl get ns\n{callers}; stop with Ctrl-C",
+        kubeconfig.display()
+    )
+}
+
+/// Listens from when it is called, and resolves at the first SIGINT or SIGTERM.
+#[cfg(unix)]
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Resolves at the first Ctrl-C.
+#[cfg(not(unix))]
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    Ok(async move {
+        interrupt.recv().await;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(flags: &str) -> Result<Flags, clap::Error> {
+        Flags::try_parse_from(["steersman-apiserver"].into_iter().chain(flags.split_whitespace()))
+    }
+
+    #[test]
+    fn without_flags_it_listens_on_a_free_loopback_port_and_everybody_is_admin() {
+        let options = parse("").unwrap();
+        assert!(options.listen.ip().is_loopback() && options.listen.port() == 0 && !options.tls);
+        assert!(!options.authenticator().unwrap().is_configured());
+    }
+
+    #[test]
+    fn several_definitions_may_follow_one_flag() {
+        let options = parse("--crd a.yaml b.yaml --tls").unwrap();
+        assert_eq!((options.crd.len(), options.tls), (2, true));
+    }
+
+    #[test]
+    fn a_file_of_definitions_may_be_large() {
+        let text = format!("[{}]\n{}", "0,".repeat(260_000), "---\na: 1\n".repeat(1_100));
+        assert_eq!(documents(&text).unwrap().len(), 1_101);
+    }
+
+    #[test]
+    fn syncing_needs_somewhere_to_sync_to() {
+        assert!(parse("--fsync").unwrap_err().to_string().contains("--data-dir"));
+        assert!(parse("--fsync --data-dir d").unwrap().fsync);
+    }
+
+    #[test]
+    fn the_kubeconfig_goes_where_it_is_told_then_to_the_data_and_else_is_temporary() {
+        let place = |flags| parse(flags).unwrap().kubeconfig();
+        assert_eq!(place("--kubeconfig k --data-dir d"), ("k".into(), false));
+        assert_eq!(place("--data-dir d"), (Path::new("d").join("kubeconfig"), false));
+        assert!(place("").1);
+    }
+
+    #[test]
+    fn a_token_file_that_is_not_there_is_named() {
+        let error = parse("--token-auth-file no-such-file").unwrap().authenticator().unwrap_err();
+        assert!(format!("{error:#}").contains("no-such-file"));
+    }
+
+    #[test]
+    fn usage_says_what_to_type() {
+        let text = usage(Path::new("k"), &parse("").unwrap());
+        assert!(text.contains("export KUBECONFIG='k'") && text.contains("kubectl get ns"), "{text}");
+    }
+}

@@ -1,0 +1,129 @@
+//! How a cluster is found and reached.
+
+use crate::ending::Ending;
+use anyhow::Result;
+use http::{Request, header::DATE};
+use k8s_openapi::{
+    apimachinery::pkg::version::Info,
+    jiff::{SignedDuration, Timestamp, fmt::rfc2822},
+};
+use kube::{
+    Client, Config,
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use std::{env, path::PathBuf, time::Duration};
+use tokio::time::{Instant, timeout};
+
+/// How long a cluster may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which cluster.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Connect {
+    /// The kubeconfig to use. Without it and without --context: the one that $KUBECONFIG names, else the cluster that this runs in, else ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig to use. Default: its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl Connect {
+    pub(crate) async fn config(&self) -> Result<Config> {
+        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        if self.kubeconfig.is_none()
+            && self.context.is_none()
+            && !is_set("KUBECONFIG")
+            && is_set("KUBERNETES_SERVICE_HOST")
+        {
+            return Config::incluster().map_err(|error| {
+                unreachable(format!("this looks like a pod, and the cluster around it cannot be used: {}: mount the token of a service account, or use --kubeconfig", told(&error)))
+            });
+        }
+        let (read, from) = match &self.kubeconfig {
+            Some(path) => (Kubeconfig::read_from(path), format!("kubeconfig {}", path.display())),
+            None => (Kubeconfig::read(), "the kubeconfig of $KUBECONFIG or ~/.kube/config".into()),
+        };
+        let hint = "name a usable one with --kubeconfig and --context; to see everything without a cluster, run `steersman` without a command";
+        let unusable =
+            |error: &dyn std::error::Error| unreachable(format!("{from} cannot be used: {}: {hint}", told(error)));
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let read = read.map_err(|error| unusable(&error))?;
+        Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))
+    }
+}
+
+/// What a cluster has said of itself.
+pub(crate) struct Reached {
+    pub(crate) version: String,
+    pub(crate) took: Duration,
+    /// How far its clock is ahead of ours, if it says what time it has.
+    pub(crate) ahead: Option<SignedDuration>,
+}
+
+/// An error that says what to do, unless it answers.
+pub(crate) async fn reach(config: &Config) -> Result<Reached> {
+    let url = &config.cluster_url;
+    let mut once = config.clone();
+    once.default_retry = false;
+    let client = Client::try_from(once).map_err(|error| {
+        unreachable(format!("no client can be made for {url}: {}: look at the kubeconfig", told(&error)))
+    })?;
+    let begun = Instant::now();
+    let (info, date) = match timeout(PATIENCE, version(&client)).await {
+        Ok(answer) => answer.map_err(|error| {
+            unreachable(format!(
+                "{url} cannot be asked: {}: is it up, and are its address and the credentials right?",
+                told(&error)
+            ))
+        })?,
+        Err(_) => {
+            let seconds = PATIENCE.as_secs();
+            return Err(unreachable(format!(
+                "{url} has not answered within {seconds} s: is it up, and can it be reached from here?"
+            )));
+        }
+    };
+    let took = begun.elapsed();
+    // It was sent about halfway.
+    let ahead =
+        date.map(|date| date.duration_since(Timestamp::now()) + SignedDuration::try_from(took / 2).unwrap_or_default());
+    Ok(Reached { version: info.git_version, took, ahead })
+}
+
+async fn version(client: &Client) -> kube::Result<(Info, Option<Timestamp>)> {
+    let request = Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
+    let response = client.send(request).await?;
+    let date = response.headers().get(DATE).and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
+    let refused = !response.status().is_success();
+    let code = response.status();
+    let body = response.into_body().collect_bytes().await?;
+    if refused {
+        let status = serde_json::from_slice(&body).unwrap_or_else(|_| {
+            kube::core::Status::failure(code.as_str(), code.canonical_reason().unwrap_or_default())
+        });
+        return Err(kube::Error::Api(Box::new(status)));
+    }
+    Ok((serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?, date.map(|date| date.timestamp())))
+}
+
+fn unreachable(text: String) -> anyhow::Error {
+    Ending::Unreachable(text).into()
+}
+
+/// With what it comes from, each once: clients wrap and wrap. Of each the first line: a parser's others show what stands around, which may be a token.
+fn told(error: &dyn std::error::Error) -> String {
+    let line = |error: &dyn std::error::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
+    let mut text = line(error);
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = line(cause);
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        next = cause.source();
+    }
+    text
+}

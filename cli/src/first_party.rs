@@ -1,0 +1,66 @@
+//! Which controllers there are: everything else asks this table.
+
+use clap::builder::PossibleValue;
+use serde_json::Value;
+use steersman::manager::ManagerHandle;
+use steersman_controllers::endpoint;
+
+/// A controller, and what it needs.
+#[derive(Clone, Copy)]
+pub(crate) struct FirstParty {
+    pub(crate) name: &'static str,
+    about: &'static str,
+    /// Of its own kinds.
+    pub(crate) definitions: fn() -> Vec<Value>,
+    /// The least of the kinds that it reads, which others bring.
+    pub(crate) dependencies: fn() -> Vec<Value>,
+    /// What it has to be allowed.
+    pub(crate) roles: fn() -> Vec<Value>,
+    pub(crate) add_to: fn(&ManagerHandle) -> anyhow::Result<()>,
+}
+
+pub(crate) const ALL: &[FirstParty] = &[FirstParty {
+    name: "endpoint",
+    about: "brings the endpoint of a control plane that Terraform made to CAPTControlPlane and Cluster",
+    definitions: endpoint::definitions,
+    dependencies: endpoint::dependencies,
+    roles: endpoint::roles,
+    add_to: |manager| {
+        endpoint::add_to(manager, &endpoint::Options::default())?;
+        Ok(())
+    },
+}];
+
+/// Those of a command line: of all if it names none.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Choice {
+    /// Which controllers, separated by commas. Default: all.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parser())]
+    controllers: Vec<String>,
+}
+
+impl Choice {
+    pub(crate) fn chosen(&self) -> Vec<FirstParty> {
+        let is_wanted =
+            |it: &&FirstParty| self.controllers.is_empty() || self.controllers.iter().any(|name| name == it.name);
+        ALL.iter().filter(is_wanted).copied().collect()
+    }
+}
+
+fn parser() -> clap::builder::PossibleValuesParser {
+    ALL.iter().map(|it| PossibleValue::new(it.name).help(it.about)).collect::<Vec<_>>().into()
+}
+
+/// One manifest each, whoever else has it.
+pub(crate) fn united(manifests: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let mut all: Vec<Value> = Vec::new();
+    for manifest in manifests {
+        let is_same = |other: &Value| {
+            other["kind"] == manifest["kind"] && other["metadata"]["name"] == manifest["metadata"]["name"]
+        };
+        if !all.iter().any(is_same) {
+            all.push(manifest);
+        }
+    }
+    all
+}

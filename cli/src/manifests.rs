@@ -1,0 +1,125 @@
+//! What to install before: definitions and permissions, as YAML on stdout.
+
+use crate::first_party::{Choice, united};
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::io::{ErrorKind, Write, stdout};
+use steersman_controllers::manifests::yaml;
+
+/// `steersman crds`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Crds {
+    #[command(flatten)]
+    controllers: Choice,
+
+    /// Also the least of the kinds that the controllers read, for a cluster in which nobody else has installed them: Cluster, Workspace and so on. They take
+    /// everything.
+    #[arg(long)]
+    with_dependencies: bool,
+}
+
+impl Crds {
+    pub(crate) fn manifests(&self) -> Vec<Value> {
+        let chosen = self.controllers.chosen();
+        let dependencies = chosen.iter().filter(|_| self.with_dependencies).flat_map(|it| (it.dependencies)());
+        united(chosen.iter().flat_map(|it| (it.definitions)()).chain(dependencies))
+    }
+}
+
+/// `steersman rbac`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rbac {
+    #[command(flatten)]
+    controllers: Choice,
+
+    /// Also the account itself, and the bindings that give it these permissions.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
+    service_account: Option<Account>,
+}
+
+#[derive(Clone, Debug)]
+struct Account {
+    namespace: String,
+    name: String,
+}
+
+fn account(text: &str) -> anyhow::Result<Account> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Account { namespace: namespace.into(), name: name.into() })
+        }
+        _ => bail!("write it as NAMESPACE/NAME, for instance capi-system/steersman"),
+    }
+}
+
+impl Rbac {
+    pub(crate) fn manifests(&self) -> Vec<Value> {
+        let mut roles = united(self.controllers.chosen().iter().flat_map(|it| (it.roles)()));
+        let Some(account) = &self.service_account else { return roles };
+        let mut others = vec![json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": account.name, "namespace": account.namespace},
+        })];
+        for role in &mut roles {
+            others.push(bound(role, account));
+        }
+        roles.extend(others);
+        roles
+    }
+}
+
+/// What gives an account a role. One for a namespace is for the account's own.
+fn bound(role: &mut Value, account: &Account) -> Value {
+    let kind = role["kind"].as_str().unwrap_or_default().to_owned();
+    let mut metadata = json!({"name": role["metadata"]["name"]});
+    if kind == "Role" {
+        role["metadata"]["namespace"] = account.namespace.as_str().into();
+        metadata["namespace"] = account.namespace.as_str().into();
+    }
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"]},
+        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
+    })
+}
+
+pub(crate) fn print(manifests: &[Value]) -> anyhow::Result<()> {
+    write(yaml(manifests).as_bytes())
+}
+
+/// Who reads may stop to at any time.
+pub(crate) fn write(text: &[u8]) -> anyhow::Result<()> {
+    let mut stdout = stdout().lock();
+    match stdout.write_all(text).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to stdout"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_bound_to_every_role_and_those_for_a_namespace_to_its_own() {
+        let mut role = json!({"kind": "Role", "metadata": {"name": "leases"}});
+        let account = account("capi/steersman").unwrap();
+        let binding = bound(&mut role, &account);
+        assert_eq!(
+            (&role["metadata"]["namespace"], &binding["metadata"]["namespace"]),
+            (&"capi".into(), &"capi".into())
+        );
+        assert_eq!((&binding["kind"], &binding["roleRef"]["name"]), (&"RoleBinding".into(), &"leases".into()));
+        let mut role = json!({"kind": "ClusterRole", "metadata": {"name": "all"}});
+        let binding = bound(&mut role, &account);
+        assert_eq!((&binding["kind"], &binding["metadata"]["namespace"]), (&"ClusterRoleBinding".into(), &Value::Null));
+        assert_eq!(binding["subjects"][0]["namespace"], "capi");
+    }
+
+    #[test]
+    fn an_account_without_a_namespace_is_refused_with_an_example() {
+        for text in ["steersman", "/x", "x/", "a/b/c"] {
+            assert!(account(text).unwrap_err().to_string().contains("capi-system/steersman"), "{text}");
+        }
+    }
+}

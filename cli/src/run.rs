@@ -1,0 +1,191 @@
+//! `steersman run`: the controllers on a cluster.
+
+use crate::{
+    connect::{Connect, reach},
+    ending::Ending,
+    first_party::{Choice, FirstParty},
+    permissions, sync,
+    terminal::Terminal,
+};
+use anyhow::{Context, Result};
+use kube::Config;
+use std::net::SocketAddr;
+use steersman::{
+    admin::Admin,
+    cache::Namespaces,
+    controller,
+    logging::{self, Format},
+    prelude::*,
+};
+
+/// The name of the Lease.
+const LEASE: &str = "steersman";
+
+/// Run the controllers on a cluster, until SIGINT or SIGTERM.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    connect: Connect,
+
+    #[command(flatten)]
+    scope: Scope,
+
+    /// Where to serve metrics, health and debug pages; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    admin: SocketAddr,
+
+    /// How many objects each controller works on at once.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    workers: u16,
+
+    #[command(flatten)]
+    log: Log,
+}
+
+/// What is run, and where.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Scope {
+    #[command(flatten)]
+    pub(crate) controllers: Choice,
+
+    /// Look only at these namespaces, separated by commas. Default: all.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) namespaces: Vec<String>,
+
+    /// Work only while leading, by a Lease: of several processes one does.
+    #[arg(long)]
+    pub(crate) leader_elect: bool,
+
+    /// Where the Lease is. Default: the namespace of the connection, in a pod its own.
+    #[arg(long, value_name = "NAMESPACE", requires = "leader_elect")]
+    leader_elect_namespace: Option<String>,
+}
+
+impl Scope {
+    pub(crate) fn lease_namespace(&self, config: &Config) -> String {
+        self.leader_elect_namespace.clone().unwrap_or_else(|| config.default_namespace.clone())
+    }
+}
+
+/// What is logged, to stderr.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Log {
+    /// How a log's line looks: for people, or an object for programs.
+    #[arg(long, value_enum, default_value_t = Lines::Human)]
+    log: Lines,
+
+    /// What is logged: a level, and others for parts of the program.
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    log_filter: String,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Lines {
+    Human,
+    Json,
+}
+
+impl Log {
+    fn init(&self, terminal: &Terminal) -> Result<()> {
+        let format = match self.log {
+            Lines::Human => Format::Human,
+            Lines::Json => Format::Json,
+        };
+        let terminal = terminal.clone();
+        let (subscriber, _levels) = logging::subscriber(format, &self.log_filter, move || terminal.clone())?;
+        tracing::subscriber::set_global_default(subscriber).context("logs go elsewhere already")
+    }
+}
+
+pub(crate) async fn run(flags: Flags) -> Result<()> {
+    let terminal = Terminal::new();
+    flags.log.init(&terminal)?;
+    let config = flags.connect.config().await?;
+    let reached = reach(&config).await?;
+    tracing::info!(server = %config.cluster_url, version = reached.version, "reached the cluster");
+    let chosen = flags.scope.controllers.chosen();
+    defined(&config, &chosen).await?;
+    permitted(&config, &flags.scope).await?;
+
+    let manager = flags.manager(config)?;
+    for it in &chosen {
+        (it.add_to)(&manager).with_context(|| format!("controller {}", it.name))?;
+    }
+    let admin = manager.serve_admin(Admin { address: flags.admin, ..Admin::default() });
+    let admin = admin.context("--admin")?.address();
+    sync::tell(&manager, &terminal)?;
+    let controllers = chosen.iter().map(|it| it.name).collect::<Vec<_>>().join(",");
+    tracing::info!(controllers, %admin, "starting");
+    manager.run_until(signals::shutdown()).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+impl Flags {
+    fn manager(&self, config: Config) -> Result<Manager> {
+        let namespaces = match self.scope.namespaces.as_slice() {
+            [] => Namespaces::All,
+            some => Namespaces::These(some.iter().map(|name| name.as_str().into()).collect()),
+        };
+        let namespace = self.scope.lease_namespace(&config);
+        let options =
+            controller::Options { max_concurrent: Some(self.workers.into()), ..controller::Options::default() };
+        let builder =
+            Manager::builder(config).cache(CacheOptions { namespaces, ..CacheOptions::default() }).controllers(options);
+        let builder = if self.scope.leader_elect { builder.leader_election(LEASE, &namespace) } else { builder };
+        Ok(builder.build()?)
+    }
+}
+
+/// The kinds that the controllers are for have to be there: better to say so now than to wait for them in silence.
+async fn defined(config: &Config, chosen: &[FirstParty]) -> Result<()> {
+    let client = Client::new(config.clone())?;
+    for definition in chosen.iter().flat_map(|it| (it.definitions)()) {
+        let kind = kind_of(&definition);
+        if client.discover(&kind).await?.is_none() {
+            let missing = format!("the cluster has no {} of {}", kind.kind, kind.api_version());
+            return Err(
+                Ending::Lacking(format!("{missing}: install it with `steersman crds | kubectl apply -f -`")).into()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Without the permission to see its own kinds, a controller has nothing to do. What else is not allowed may not be needed.
+async fn permitted(config: &Config, scope: &Scope) -> Result<()> {
+    let client = kube::Client::try_from(config.clone())?;
+    let own: Vec<_> = scope
+        .controllers
+        .chosen()
+        .iter()
+        .flat_map(|it| (it.definitions)())
+        .map(|it| it["spec"]["names"]["plural"].clone())
+        .collect();
+    let reviewed = permissions::review(&client, scope, &scope.lease_namespace(config)).await?.unwrap_or_default();
+    let mut needed = Vec::new();
+    for permission in reviewed.iter().filter(|it| !it.refused.is_empty()) {
+        tracing::warn!(%permission, "not allowed: `steersman rbac` prints the roles to bind");
+        let sees = permission.refused.iter().any(|verb| verb == "list" || verb == "watch");
+        if sees && own.iter().any(|plural| *plural == *permission.resource) {
+            needed.push(permission.to_string());
+        }
+    }
+    if needed.is_empty() {
+        return Ok(());
+    }
+    let needed = needed.join("; ");
+    Err(Ending::Lacking(format!(
+        "not allowed: {needed}: bind the roles that `steersman rbac` prints, and see `steersman doctor`"
+    ))
+    .into())
+}
+
+/// What a definition defines, in the version that it stores.
+pub(crate) fn kind_of(definition: &serde_json::Value) -> GroupVersionKind {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let spec = &definition["spec"];
+    let stored = spec["versions"].as_array().into_iter().flatten().find(|version| version["storage"] == true);
+    let version = stored.map(|version| text(&version["name"])).unwrap_or_default();
+    GroupVersionKind::gvk(&text(&spec["group"]), &version, &text(&spec["names"]["kind"]))
+}

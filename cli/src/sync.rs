@@ -1,0 +1,79 @@
+//! How far the cache is, told while it fills: on a terminal in one line that changes, otherwise a line for each kind.
+
+use crate::terminal::Terminal;
+use std::{collections::HashMap, time::Duration};
+use steersman::{
+    cache::{Cache, InformerReport, InformerState},
+    manager::{ManagerError, ManagerHandle, Stage},
+};
+use tokio::{select, task::spawn_blocking, time::interval};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Tell it, once the manager runs and until everything is synced that can be.
+pub(crate) fn tell(manager: &ManagerHandle, terminal: &Terminal) -> Result<(), ManagerError> {
+    let (cache, terminal) = (manager.cache(), terminal.clone());
+    manager.add(Stage::Server, "progress of the cache", async move |cx| {
+        cx.ready();
+        select! {
+            () = cx.stopped() => {}
+            () = until_synced(cache, &terminal) => {}
+        }
+        if Terminal::is_one() {
+            terminal.show(None);
+        }
+        Ok(())
+    })
+}
+
+async fn until_synced(cache: Cache, terminal: &Terminal) {
+    let (mut ticks, mut told) = (interval(PAUSE), HashMap::new());
+    loop {
+        ticks.tick().await;
+        let cache = cache.clone();
+        // It looks at every object.
+        let Ok(reports) = spawn_blocking(move || cache.informers()).await else { return };
+        let waiting = reports.iter().filter(|report| !is_settled(report)).map(name).collect::<Vec<_>>();
+        for report in &reports {
+            news(report, &mut told);
+        }
+        if waiting.is_empty() {
+            return;
+        }
+        if Terminal::is_one() {
+            let (all, left) = (reports.len(), waiting.len());
+            terminal.show(Some(&format!("syncing: {} of {all} kinds, waiting for {}", all - left, waiting.join(", "))));
+        }
+    }
+}
+
+/// Nothing more is to be expected soon.
+fn is_settled(report: &InformerReport) -> bool {
+    matches!(report.state, InformerState::Synced | InformerState::Absent { .. } | InformerState::Removed)
+}
+
+fn name(report: &InformerReport) -> String {
+    match report.scope.as_str() {
+        "" => report.gvk.kind.clone(),
+        scope => format!("{} ({scope})", report.gvk.kind),
+    }
+}
+
+/// What is not what was told last.
+fn news(report: &InformerReport, told: &mut HashMap<String, String>) {
+    let (kind, objects) = (name(report), report.stats.objects);
+    let state = match &report.state {
+        InformerState::Synced => "synced".to_owned(),
+        InformerState::Absent { error } | InformerState::Degraded { error, .. } => error.clone(),
+        _ => return,
+    };
+    if told.get(&kind) == Some(&state) {
+        return;
+    }
+    match &report.state {
+        InformerState::Synced => tracing::info!(kind, objects, "cache: synced"),
+        _ => tracing::warn!(kind, error = state, "cache: waiting"),
+    }
+    told.insert(kind, state);
+}

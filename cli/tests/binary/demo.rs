@@ -1,0 +1,96 @@
+//! Without a command: a story, and then a server for who wants to go on.
+
+use super::{
+    kubectl::kubectl,
+    process::{Process, command},
+};
+use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::path::Path;
+use steersman::prelude::*;
+use steersman_controllers::endpoint::{CAPTControlPlane, Cluster};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+const LAST: &str = "Stop it";
+
+async fn page(address: &str, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// What stands between these in what it said.
+fn between<'a>(said: &'a str, before: &str, after: &str) -> Result<&'a str> {
+    let (_, rest) = said.split_once(before).with_context(|| format!("{before} in {said}"))?;
+    Ok(rest.split_once(after).with_context(|| format!("{after} in {rest}"))?.0)
+}
+
+#[tokio::test]
+async fn the_story_is_told_line_by_line_and_then_it_serves_until_it_is_told_to_stop() -> Result<()> {
+    let mut demo = Process::start(command(&[]))?;
+    demo.says(LAST).await?;
+    let said = demo.stdout();
+    let mut rest = said.as_str();
+    for step in [
+        "the API server listens on http://127.0.0.1:",
+        "the manager runs: endpoint",
+        "says      CAPTControlPlane demo/shop: EndpointReady False",
+        "made      Workspace shop",
+        "reached   CAPTControlPlane demo/shop: 4C1D2A.gr7.eu-west-1.eks.amazonaws.com:443",
+        "reached   Cluster demo/shop: 4C1D2A.gr7.eu-west-1.eks.amazonaws.com:443",
+        "made      Secret demo/bank-connection",
+        "reached   Cluster demo/bank: blue.bank.example.com:6443",
+        "rotated   Secret demo/bank-connection",
+        "reached   CAPTControlPlane demo/bank: green.bank.example.com:6443",
+        "reached   Cluster demo/bank: green.bank.example.com:6443",
+        "Use it ",
+        "Look in ",
+    ] {
+        rest = rest.split_once(step).with_context(|| format!("{step}, in this order, in\n{said}"))?.1;
+    }
+
+    let path = Path::new(between(&said, "export KUBECONFIG='", "'")?).to_owned();
+    let config = Kubeconfig::read_from(&path)?;
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    let (client, key) = (Client::new(config)?, ObjectKey::new("demo", "bank"));
+    let plane = client.get::<CAPTControlPlane>(&key).await?.context("it is there")?;
+    assert_eq!(plane.status.as_ref().map(|status| status.ready), Some(true));
+    let cluster = client.get::<Cluster>(&key).await?.context("it is there")?;
+    assert_eq!(cluster.spec.control_plane_endpoint, plane.spec.control_plane_endpoint);
+    if let Some(table) = kubectl(&path, "-n demo get captcontrolplanes").await? {
+        assert!(table.contains("green.bank.example.com") && table.contains("PHASE"), "{table}");
+    }
+
+    let admin = between(&said, "Look in   http://", "/")?;
+    assert!(page(admin, "/readyz").await?.ends_with("ok"));
+    assert!(page(admin, "/metrics").await?.contains("capt_endpoint_propagation_total"));
+
+    let ended = demo.end_by("INT").await?;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(!path.exists(), "of no use to anybody any more");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_controllers_say_can_be_seen_beside_the_story() -> Result<()> {
+    let mut demo = Process::start(command(&["demo", "--log-filter", "info"]))?;
+    demo.says(LAST).await?;
+    let ended = demo.end_by("TERM").await?;
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("endpoint written"), "{}", ended.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_can_be_stopped_before_its_story_is_told() -> Result<()> {
+    let mut demo = Process::start(command(&[]))?;
+    demo.says("the API server listens on").await?;
+    let ended = demo.end_by("INT").await?;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! What it prints for kubectl.
+
+use super::process::{command, ended};
+use anyhow::Result;
+use serde_json::Value;
+use std::process::Stdio;
+
+fn documents(yaml: &str) -> Result<Vec<Value>> {
+    Ok(serde_saphyr::from_multiple(yaml)?)
+}
+
+fn names(yaml: &str) -> Result<Vec<String>> {
+    let name = |it: &Value| format!("{} {}", it["kind"], it["metadata"]["name"]).replace('"', "");
+    Ok(documents(yaml)?.iter().map(name).collect())
+}
+
+#[tokio::test]
+async fn definitions_and_roles_are_printed_as_they_are_checked_in() -> Result<()> {
+    let crds = include_str!("../../../config/crd/controlplane.cluster.x-k8s.io_captcontrolplanes.yaml");
+    let rbac = include_str!("../../../config/rbac/endpoint.yaml");
+    assert_eq!(ended(&["crds"]).await?.stdout, crds);
+    assert_eq!(ended(&["rbac"]).await?.stdout, rbac);
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_dependencies_the_kinds_that_are_read_are_there_too() -> Result<()> {
+    let all = names(&ended(&["crds", "--with-dependencies"]).await?.stdout)?;
+    for kind in [
+        "captcontrolplanes.controlplane.cluster.x-k8s.io",
+        "workspacetemplateapplies.infrastructure.cluster.x-k8s.io",
+        "clusters.cluster.x-k8s.io",
+        "workspaces.tf.upbound.io",
+    ] {
+        assert!(all.contains(&format!("CustomResourceDefinition {kind}")), "{kind} in {all:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn for_an_account_there_are_bindings() -> Result<()> {
+    let all = names(&ended(&["rbac", "--service-account", "capi/steersman"]).await?.stdout)?;
+    for wanted in
+        ["ServiceAccount steersman", "ClusterRoleBinding steersman-endpoint", "RoleBinding steersman-leader-election"]
+    {
+        assert!(all.iter().any(|it| it == wanted), "{wanted} in {all:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_does_not_read_to_the_end_sees_no_error() -> Result<()> {
+    let mut crds = command(&["crds"]);
+    let mut child = crds.stdout(Stdio::piped()).spawn()?;
+    drop(child.stdout.take());
+    let output = child.wait_with_output().await?;
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_shell_has_completions() -> Result<()> {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = ended(&["completions", shell]).await?.stdout;
+        assert!(script.contains("doctor") && script.contains("kubeconfig"), "{shell}");
+    }
+    Ok(())
+}

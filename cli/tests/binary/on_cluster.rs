@@ -1,0 +1,149 @@
+//! On a cluster: whether it could run there, and running there.
+
+use super::process::{Process, command, ended, text};
+use anyhow::{Context, Result};
+use k8s_openapi::api::{coordination::v1::Lease, rbac::v1::ClusterRole};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use std::time::Duration;
+use steersman::{
+    client::Patch,
+    prelude::*,
+    testing::{Env, TestServer, run_real},
+};
+use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, WorkspaceTemplateApply, workspace_kind};
+use tokio::time::sleep;
+
+/// As a person would: what the program prints is installed.
+async fn install(env: &Env) -> Result<()> {
+    let printed = ended(&["crds", "--with-dependencies"]).await?.stdout;
+    let definitions: Vec<Value> = serde_saphyr::from_multiple(&printed)?;
+    Ok(env.install(definitions).await?)
+}
+
+/// All around a control plane whose workspace has an output.
+async fn make(client: &Client, namespace: &str) -> Result<()> {
+    let kind = workspace_kind();
+    let workspace =
+        json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": namespace}, "spec": {}});
+    client.create::<DynamicObject>(&serde_json::from_value(workspace)?).await?;
+    let outputs = json!({"status": {"atProvider": {"outputs": {"cluster_endpoint": "https://one.example.com"}}}});
+    let key = ObjectKey::cluster_scoped(namespace);
+    client.status().dynamic(&kind).patch(&key, &Patch::Merge(outputs)).await?;
+    let client = client.namespace(namespace);
+    client.create::<Cluster>(&serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": {}}))?).await?;
+    let apply = json!({"metadata": {"name": "apply"}, "spec": {}});
+    client.create::<WorkspaceTemplateApply>(&serde_json::from_value(apply)?).await?;
+    let status = Patch::Merge(json!({"status": {"workspaceName": namespace}}));
+    client.status().patch::<WorkspaceTemplateApply>(&ObjectKey::new(namespace, "apply"), &status).await?;
+    let spec =
+        json!({"version": "1.31", "workspaceTemplateRef": {"name": "eks"}, "workspaceTemplateApplyName": "apply"});
+    client
+        .create::<CAPTControlPlane>(&serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": spec}))?)
+        .await?;
+    Ok(())
+}
+
+async fn until(holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
+    while !holds().await? {
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+steersman::env_test! {
+    async fn the_controllers_run_where_the_kubeconfig_says_until_they_are_told_to_stop(env: Env) -> Result<()> {
+        install(&env).await?;
+        let (namespace, kubeconfig) = (env.namespace("run").await?, env.kubeconfig().await?);
+        let client = Client::new(env.client()?)?;
+        let mut flags = vec!["run", "--kubeconfig", text(&kubeconfig), "--namespaces", &namespace, "--admin", "127.0.0.1:0"];
+        flags.extend(["--controllers", "endpoint", "--workers", "2", "--log", "json", "--leader-elect", "--leader-elect-namespace", &namespace]);
+        let mut run = Process::start(command(&flags))?;
+        run.logs("reached the cluster").await?;
+        let synced = run.logs("cache: synced").await?;
+        assert!(serde_json::from_str::<Value>(&synced)?["kind"].is_string(), "{synced}");
+        make(&client, &namespace).await?;
+        let key = ObjectKey::new(&namespace, "plane");
+        until(async || {
+            let cluster = client.get::<Cluster>(&key).await?.context("it is there")?;
+            Ok(cluster.spec.control_plane_endpoint.as_ref().is_some_and(|it| it.host == "one.example.com"))
+        })
+        .await?;
+        let lease = ObjectKey::new(&namespace, "steersman");
+        let holder = async || anyhow::Ok(client.get::<Lease>(&lease).await?.and_then(|it| it.spec.clone()?.holder_identity));
+        assert!(holder().await?.is_some_and(|it| !it.is_empty()));
+        let ended = run.end_by("TERM").await?;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""), "{}", ended.stderr);
+        for line in ended.stderr.lines() {
+            serde_json::from_str::<Value>(line).with_context(|| line.to_owned())?;
+        }
+        assert!(holder().await?.is_none_or(|it| it.is_empty()), "somebody else may lead at once");
+        Ok(())
+    }
+
+    async fn a_doctor_finds_nothing_missing_where_everything_is_there(env: Env) -> Result<()> {
+        install(&env).await?;
+        let kubeconfig = env.kubeconfig().await?;
+        let doctor = ended(&["doctor", "--kubeconfig", text(&kubeconfig), "--leader-elect"]).await?;
+        assert_eq!((doctor.code, doctor.stderr.as_str()), (Some(0), ""), "{}", doctor.stdout);
+        assert!(!doctor.stdout.contains("missing"), "{}", doctor.stdout);
+        for line in ["ok       cluster: ", "ok       clock: ", "ok       definition: CAPTControlPlane of "] {
+            assert!(doctor.stdout.contains(line), "{line} in {}", doctor.stdout);
+        }
+        // The embedded server lets everybody do everything, and does not answer such questions.
+        let permission = match env {
+            Env::Real(_) => "ok       permission: get, watch, create, update leases.coordination.k8s.io in default",
+            _ => "note     permission: this server does not say",
+        };
+        assert!(doctor.stdout.contains(permission), "{}", doctor.stdout);
+        Ok(())
+    }
+}
+
+#[test]
+fn who_may_not_do_something_is_told_what_it_is_and_by_which_roles_they_may() {
+    run_real(async |env: Env| -> Result<()> {
+        let Env::Real(real) = &env else { unreachable!("it is the real one") };
+        install(&env).await?;
+        let (namespace, directory) = (env.namespace("doctor").await?, tempfile::tempdir()?);
+        let (user, path) = (real.environment().user("somebody", &[])?, directory.path().join("kubeconfig"));
+        user.write_kubeconfig(&path)?;
+        let flags = ["--kubeconfig", text(&path), "--namespaces", &namespace];
+        let run = ended(&[&["run"][..], &flags].concat()).await?;
+        assert_eq!(run.code, Some(4), "{}", run.stderr);
+        assert!(run.stderr.contains("not allowed: ") && run.stderr.contains("steersman rbac"), "{}", run.stderr);
+
+        // All but one verb.
+        let mut role = steersman_controllers::endpoint::roles().remove(0);
+        role["metadata"]["name"] = namespace.as_str().into();
+        for rule in role["rules"].as_array_mut().into_iter().flatten().filter(|rule| rule["resources"][0] == "secrets")
+        {
+            rule["verbs"] = json!(["list", "watch"]);
+        }
+        let client = Client::new(env.client()?)?;
+        client.create::<ClusterRole>(&serde_json::from_value(role)?).await?;
+        let binding = json!({
+            "metadata": {"name": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}],
+        });
+        client.create::<k8s_openapi::api::rbac::v1::ClusterRoleBinding>(&serde_json::from_value(binding)?).await?;
+        let mut doctor = ended(&[&["doctor"][..], &flags].concat()).await?;
+        // The server's authorizer learns of roles by a watch.
+        while doctor.stdout.matches("missing  ").count() > 1 {
+            doctor = ended(&[&["doctor"][..], &flags].concat()).await?;
+        }
+        assert_eq!(doctor.code, Some(4), "{}", doctor.stdout);
+        assert!(
+            doctor.stdout.contains(&format!("missing  permission: get secrets in {namespace}")),
+            "{}",
+            doctor.stdout
+        );
+        assert!(
+            doctor.stdout.contains("ok       permission: list, watch workspaces.tf.upbound.io everywhere"),
+            "{}",
+            doctor.stdout
+        );
+        Ok(())
+    });
+}
