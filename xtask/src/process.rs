@@ -46,6 +46,8 @@ pub(crate) fn shown(command: &Command) -> String {
 
 /// What [`captured`] reports while the program runs.
 pub(crate) enum Event<'a> {
+    /// It has this process id. The first event.
+    Started(u32),
     /// A line of its output, without the line break.
     Line(&'a str),
     /// Nothing was printed for a while.
@@ -62,6 +64,7 @@ pub(crate) fn captured(mut command: Command, mut report: impl FnMut(Event<'_>)) 
     let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`: is it installed?"))?;
     // The command holds the pipe's writing end: the output ends only when we let go of it.
     drop(command);
+    report(Event::Started(child.id()));
 
     let (sender, lines) = mpsc::channel();
     let reading = thread::spawn(move || {
@@ -86,6 +89,12 @@ pub(crate) fn captured(mut command: Command, mut report: impl FnMut(Event<'_>)) 
     let status = child.wait().with_context(|| format!("cannot wait for `{shown}`"))?;
     reading.join().ok().with_context(|| format!("the reader of `{shown}` panicked"))?;
     Ok((status, output))
+}
+
+/// Sends a signal, `INT`.
+pub(crate) fn signal(id: u32, signal: &str) -> Result<()> {
+    let status = Command::new("kill").args(["-s", signal, &id.to_string()]).status().context("cannot start `kill`")?;
+    if status.success() { Ok(()) } else { bail!("`kill -s {signal} {id}` failed ({status})") }
 }
 
 /// Runs `command` and returns what it printed; its standard error stays visible.

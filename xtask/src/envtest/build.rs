@@ -89,6 +89,7 @@ impl Work<'_> {
         let (status, output) = process::captured(command, |event| match event {
             Event::Line(line) => report(self, Some(line)),
             Event::Tick => report(self, None),
+            Event::Started(_) => {}
         })?;
         if status.success() {
             return Ok(());

@@ -18,6 +18,12 @@ use crate::{
     progress::{self, StatusLine},
 };
 
+/// How the program's last line begins, before it only serves.
+const LAST_LINE: &str = "Stop it";
+
+/// For its story, which takes a second.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Step {
     /// Formatting: cargo fmt --check
@@ -191,14 +197,35 @@ impl Runner {
         Ok(self.judged(Step::Peers, vet)?.0)
     }
 
+    /// As a newcomer does it: start it, see it through to its last line, Ctrl-C.
     fn program(&self) -> Result<Outcome> {
+        let built = self.cargo(Step::Run, &["build", "--locked", "--quiet"])?;
+        if !matches!(built, Outcome::Passed) {
+            return Ok(built);
+        }
         let mut command = process::cargo(&self.root);
         command.args(["run", "--locked", "--quiet"]);
-        let (outcome, output) = self.judged(Step::Run, command)?;
-        if matches!(outcome, Outcome::Passed) && output.trim().is_empty() {
-            return Ok(Outcome::Failed("`cargo run` printed nothing: a newcomer would see no sign of life".into()));
-        }
-        Ok(outcome)
+        let (mut id, begun) = (0, Instant::now());
+        let (mut stopped, mut sent) = (None, Ok(()));
+        let (status, output) = process::captured(command, |event| match event {
+            // Cargo becomes the program.
+            Event::Started(child) => id = child,
+            Event::Line(line) if line.starts_with(LAST_LINE) => {
+                stopped = Some(Instant::now());
+                sent = process::signal(id, "INT");
+            }
+            Event::Line(_) => {}
+            Event::Tick if begun.elapsed() > PATIENCE && sent.is_ok() => sent = process::signal(id, "KILL"),
+            Event::Tick => self.status.show("running run"),
+        })?;
+        self.status.clear();
+        sent?;
+        let Some(stopped) = stopped.filter(|_| status.success()) else {
+            let next = "it should tell its story, say how to stop it, and stop when it is told to";
+            return Ok(Outcome::Failed(format!("{output}\n`cargo run` ended with {status}: {next}")));
+        };
+        println!("`cargo run` stopped {} ms after SIGINT", stopped.elapsed().as_millis());
+        Ok(Outcome::Passed)
     }
 
     fn cargo(&self, step: Step, arguments: &[&str]) -> Result<Outcome> {
@@ -233,6 +260,7 @@ impl Runner {
                 }
             }
             Event::Tick => show(start.elapsed()),
+            Event::Started(_) => {}
         });
         self.status.clear();
         let (status, output) = done?;
