@@ -42,10 +42,19 @@ async fn until_synced(cache: Cache, terminal: &Terminal) {
             return;
         }
         if Terminal::is_one() {
-            let (all, left) = (reports.len(), waiting.len());
-            terminal.show(Some(&format!("syncing: {} of {all} kinds, waiting for {}", all - left, waiting.join(", "))));
+            terminal.show(Some(&summary(reports.len(), &waiting)));
         }
     }
+}
+
+/// Short enough for one line.
+fn summary(all: usize, waiting: &[String]) -> String {
+    let done = all - waiting.len();
+    let others = match waiting {
+        [_] | [] => String::new(),
+        [_, others @ ..] => format!(" and {} more", others.len()),
+    };
+    format!("syncing: {done} of {all} kinds, waiting for {}{others}", waiting.first().map_or("", String::as_str))
 }
 
 /// Nothing more is to be expected soon.
@@ -76,4 +85,16 @@ fn news(report: &InformerReport, told: &mut HashMap<String, String>) {
         _ => tracing::warn!(kind, error = state, "cache: waiting"),
     }
     told.insert(kind, state);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_it_is_fits_on_a_line() {
+        let waiting = |names: &[&str]| summary(3, &names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        assert_eq!(waiting(&["Cluster"]), "syncing: 2 of 3 kinds, waiting for Cluster");
+        assert_eq!(waiting(&["Cluster", "Secret"]), "syncing: 1 of 3 kinds, waiting for Cluster and 1 more");
+    }
 }

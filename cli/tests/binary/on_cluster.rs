@@ -100,6 +100,26 @@ steersman::env_test! {
     }
 }
 
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once_whatever_it_waits_for() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let (kubeconfig, crds) = (directory.path().join("kubeconfig"), directory.path().join("crds.yaml"));
+    std::fs::write(&crds, ended(&["crds"]).await?.stdout)?;
+    let mut server = Process::start(command(&["apiserver", "--kubeconfig", text(&kubeconfig), "--crd", text(&crds)]))?;
+    server.says("ready http://127.0.0.1:").await?;
+    let flags = ["run", "--kubeconfig", text(&kubeconfig), "--admin", "127.0.0.1:0", "--leader-elect"];
+    let mut run = Process::start(command(&flags))?;
+    run.logs("starting workers").await?;
+    // From now on its lease cannot be given back.
+    server.signal("STOP").await?;
+    run.signal("INT").await?;
+    run.logs("a second signal ends at once").await?;
+    let ended = run.end_by("INT").await?;
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.lines().last().is_some_and(|line| line.contains("ending at once")), "{}", ended.stderr);
+    Ok(())
+}
+
 #[test]
 fn who_may_not_do_something_is_told_what_it_is_and_by_which_roles_they_may() {
     run_real(async |env: Env| -> Result<()> {

@@ -116,11 +116,17 @@ impl Process {
         self.stdout.text()
     }
 
-    /// Send it a signal, `INT`, and wait for its end.
-    pub(crate) async fn end_by(mut self, signal: &str) -> Result<Ended> {
+    /// Send it a signal, `INT`.
+    pub(crate) async fn signal(&self, signal: &str) -> Result<()> {
         let id = self.child.id().context("it has ended already")?.to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().await?;
         anyhow::ensure!(sent.success(), "kill -s {signal} {id}");
+        Ok(())
+    }
+
+    /// Send it a signal, `INT`, and wait for its end.
+    pub(crate) async fn end_by(mut self, signal: &str) -> Result<Ended> {
+        self.signal(signal).await?;
         let code = self.child.wait().await?.code();
         self.stdout.to_the_end().await;
         self.stderr.to_the_end().await;
