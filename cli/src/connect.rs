@@ -72,20 +72,14 @@ pub(crate) async fn reach(config: &Config) -> Result<Reached> {
         unreachable(format!("no client can be made for {url}: {}: look at the kubeconfig", told(&error)))
     })?;
     let begun = Instant::now();
-    let (info, date) = match timeout(PATIENCE, version(&client)).await {
-        Ok(answer) => answer.map_err(|error| {
-            unreachable(format!(
-                "{url} cannot be asked: {}: is it up, and are its address and the credentials right?",
-                told(&error)
-            ))
-        })?,
-        Err(_) => {
-            let seconds = PATIENCE.as_secs();
-            return Err(unreachable(format!(
-                "{url} has not answered within {seconds} s: is it up, and can it be reached from here?"
-            )));
-        }
-    };
+    let asked = timeout(PATIENCE, version(&client)).await.map_err(|_| {
+        let seconds = PATIENCE.as_secs();
+        unreachable(format!("{url} has not answered within {seconds} s: is it up, and can it be reached from here?"))
+    })?;
+    let (info, date) = asked.map_err(|error| {
+        let next = "is it up, and are its address and the credentials right?";
+        unreachable(format!("{url} cannot be asked: {}: {next}", told(&error)))
+    })?;
     let took = begun.elapsed();
     // It was sent about halfway.
     let ahead =

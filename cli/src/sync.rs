@@ -80,9 +80,10 @@ fn news(report: &InformerReport, told: &mut HashMap<String, String>) {
     if told.get(&kind) == Some(&state) {
         return;
     }
-    match &report.state {
-        InformerState::Synced => tracing::info!(kind, objects, "cache: synced"),
-        _ => tracing::warn!(kind, error = state, "cache: waiting"),
+    if report.state == InformerState::Synced {
+        tracing::info!(kind, objects, "cache: synced");
+    } else {
+        tracing::warn!(kind, error = state, "cache: waiting");
     }
     told.insert(kind, state);
 }
