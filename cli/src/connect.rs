@@ -39,7 +39,7 @@ impl Connect {
             && is_set("KUBERNETES_SERVICE_HOST")
         {
             return Config::incluster().map_err(|error| {
-                unreachable(format!("this looks like a pod, and the cluster around it cannot be used: {}: mount the token of a service account, or use --kubeconfig", told(&error)))
+                unreached(format!("this looks like a pod, and the cluster around it cannot be used: {}: mount the token of a service account, or use --kubeconfig", told(&error)))
             });
         }
         let (read, from) = match &self.kubeconfig {
@@ -48,7 +48,7 @@ impl Connect {
         };
         let hint = "name a usable one with --kubeconfig and --context; to see everything without a cluster, run `steersman` without a command";
         let unusable =
-            |error: &dyn std::error::Error| unreachable(format!("{from} cannot be used: {}: {hint}", told(error)));
+            |error: &dyn std::error::Error| unreached(format!("{from} cannot be used: {}: {hint}", told(error)));
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let read = read.map_err(|error| unusable(&error))?;
         Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))
@@ -65,20 +65,20 @@ pub(crate) struct Reached {
 
 /// An error that says what to do, unless it answers.
 pub(crate) async fn reach(config: &Config) -> Result<Reached> {
-    let url = &config.cluster_url;
+    let url = address(config);
     let mut once = config.clone();
     once.default_retry = false;
     let client = Client::try_from(once).map_err(|error| {
-        unreachable(format!("no client can be made for {url}: {}: look at the kubeconfig", told(&error)))
+        unreached(format!("no client can be made for {url}: {}: look at the kubeconfig", told(&error)))
     })?;
     let begun = Instant::now();
     let asked = timeout(PATIENCE, version(&client)).await.map_err(|_| {
         let seconds = PATIENCE.as_secs();
-        unreachable(format!("{url} has not answered within {seconds} s: is it up, and can it be reached from here?"))
+        unreached(format!("{url} has not answered within {seconds} s: is it up, and can it be reached from here?"))
     })?;
     let (info, date) = asked.map_err(|error| {
         let next = "is it up, and are its address and the credentials right?";
-        unreachable(format!("{url} cannot be asked: {}: {next}", told(&error)))
+        unreached(format!("{url} cannot be asked: {}: {next}", told(&error)))
     })?;
     let took = begun.elapsed();
     // It was sent about halfway.
@@ -103,7 +103,16 @@ async fn version(client: &Client) -> kube::Result<(Info, Option<Timestamp>)> {
     Ok((serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?, date.map(|date| date.timestamp())))
 }
 
-fn unreachable(text: String) -> anyhow::Error {
+/// Without a name and a password, should somebody have put them there.
+pub(crate) fn address(config: &Config) -> String {
+    let url = config.cluster_url.to_string();
+    match url.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://{}", rest.rsplit('@').next().unwrap_or_default()),
+        None => url,
+    }
+}
+
+fn unreached(text: String) -> anyhow::Error {
     Ending::Unreachable(text).into()
 }
 

@@ -1,7 +1,7 @@
 //! `steersman doctor`: whether the controllers could run on a cluster, a line for each thing, and what to do about those that are missing.
 
 use crate::{
-    connect::{Connect, Reached, reach},
+    connect::{Connect, Reached, address, reach},
     ending::Ending,
     permissions,
     run::{Scope, kind_of},
@@ -45,7 +45,7 @@ impl fmt::Display for Finding {
 pub(crate) async fn run(flags: Flags) -> Result<()> {
     let config = flags.connect.config().await?;
     let Reached { version, took, ahead } = reach(&config).await?;
-    let fine = format!("cluster: {} answers, {version}, in {} ms", config.cluster_url, took.as_millis());
+    let fine = format!("cluster: {} answers, {version}, in {} ms", address(&config), took.as_millis());
     let mut missing = told([Finding::Fine(fine), clocks(ahead)]);
     let client = Client::try_from(config.clone())?;
     missing += told(definitions(&client, &flags.scope).await?);

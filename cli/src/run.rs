@@ -1,7 +1,7 @@
 //! `steersman run`: the controllers on a cluster.
 
 use crate::{
-    connect::{Connect, reach},
+    connect::{Connect, address, reach},
     ending::Ending,
     first_party::{Choice, FirstParty},
     permissions, sync,
@@ -102,7 +102,7 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
     flags.log.init(&terminal)?;
     let config = flags.connect.config().await?;
     let reached = reach(&config).await?;
-    tracing::info!(server = %config.cluster_url, version = reached.version, "reached the cluster");
+    tracing::info!(server = address(&config), version = reached.version, "reached the cluster");
     let chosen = flags.scope.controllers.chosen();
     defined(&config, &chosen).await?;
     permitted(&config, &flags.scope).await?;

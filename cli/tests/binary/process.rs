@@ -79,14 +79,14 @@ impl Lines {
         bail!("it has never said {text:?}, but:\n{}", self.text())
     }
 
-    async fn to_the_end(&mut self) {
+    async fn drain(&mut self) {
         while let Some(line) = self.coming.recv().await {
             self.said.push_back(line);
         }
     }
 
     pub(crate) fn text(&self) -> String {
-        self.said.iter().map(|line| format!("{line}\n")).collect()
+        self.said.iter().flat_map(|line| [line, "\n"]).collect()
     }
 }
 
@@ -102,7 +102,7 @@ impl Process {
     pub(crate) async fn says(&mut self, text: &str) -> Result<String> {
         let said = self.stdout.until(text).await;
         if said.is_err() {
-            self.stderr.to_the_end().await;
+            self.stderr.drain().await;
         }
         said.with_context(|| self.stderr.text())
     }
@@ -128,8 +128,8 @@ impl Process {
     pub(crate) async fn end_by(mut self, signal: &str) -> Result<Ended> {
         self.signal(signal).await?;
         let code = self.child.wait().await?.code();
-        self.stdout.to_the_end().await;
-        self.stderr.to_the_end().await;
+        self.stdout.drain().await;
+        self.stderr.drain().await;
         Ok(Ended { code, stdout: self.stdout.text(), stderr: self.stderr.text() })
     }
 }
