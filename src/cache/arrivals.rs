@@ -197,6 +197,7 @@ impl Sink for Ear<'_> {
         self.arrivals.hint(group(&entry.key));
     }
     fn deleted(&self, _: &ObjectKey, _: Option<MetadataOnly>, _: u64) {}
+    fn tell(&self) {}
     fn nothing_up_to(&self, _: u64) {}
     fn undecodable(&self, what: Undecodable) {
         self.arrivals.hint(what.key.as_ref().and_then(group));

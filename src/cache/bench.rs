@@ -44,6 +44,7 @@ impl<P: Payload> Feed for Part<P> {
 
     fn put(&self, object: Entry<P>, revision: u64) {
         Sink::put(self, object, revision);
+        self.tell();
     }
 
     fn store(&self, object: Entry<P>, revision: u64) {

@@ -121,6 +121,10 @@ impl<P: Payload> Sink for Part<P> {
         self.told(revision, &Told::Gone(key, uid.as_deref()));
     }
 
+    fn tell(&self) {
+        self.core.fan.wake();
+    }
+
     fn nothing_up_to(&self, revision: u64) {
         // Bookmarks come once in a while, and when there is time.
         self.core.decoder.sweep();

@@ -63,6 +63,13 @@ impl<P> Fan<P> {
         Cursor::new(self.shared.clone(), number, Box::new(replay))
     }
 
+    /// Wake the handlers who sleep through what was [published](Publisher::publish).
+    pub(crate) fn wake(&self) {
+        let mut wakes = Wakes::default();
+        self.shared.log.lock().wake(&mut wakes);
+        wakes.call();
+    }
+
     /// The informer has ended: cursors tell what they have, and end. What is published then is lost.
     pub(crate) fn close(&self) {
         let mut wakes = Wakes::default();
@@ -91,7 +98,7 @@ impl<P> Drop for Fan<P> {
     }
 }
 
-/// Publishes, for as long as [`Fan::write`] keeps new cursors out. Handlers are woken when that ends.
+/// Publishes, for as long as [`Fan::write`] keeps new cursors out.
 pub(crate) struct Publisher<'a, P> {
     log: &'a Mutex<Log<P>>,
     wakes: Wakes,
@@ -99,14 +106,13 @@ pub(crate) struct Publisher<'a, P> {
 }
 
 impl<P> Publisher<'_, P> {
-    /// The store shows it: tell everybody.
+    /// The store shows it: everybody is told. But who sleeps sleeps on until [`Fan::wake`], which whoever calls this has to call before it waits for anything:
+    /// waking costs more than telling, and events come in bursts.
     pub(crate) fn publish(&mut self, event: Event<P>) {
-        let mut log = self.log.lock();
-        log.append(event, &mut self.trash);
-        log.wake(&mut self.wakes);
+        self.log.lock().append(event, &mut self.trash);
     }
 
-    /// The store shows them all, in this order.
+    /// The store shows them all, in this order. Handlers are woken when [`Fan::write`] ends.
     pub(crate) fn publish_all(&mut self, events: impl IntoIterator<Item = Event<P>>) {
         let mut events = events.into_iter();
         // Taken from the iterator while the log is free: what makes them is not ours.

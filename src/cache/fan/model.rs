@@ -76,6 +76,7 @@ impl World {
             };
             publisher.publish(event);
         });
+        self.fan.wake();
     }
 
     fn subscribe(&self) -> Cursor<u32> {

@@ -42,15 +42,18 @@ impl World {
                 None => Event::Create { object: new, initial: false },
             });
         });
+        self.fan.wake();
     }
 
     /// True if it was there.
     pub(super) fn remove(&self, number: u8) -> bool {
-        self.fan.write(|publisher| {
+        let was_there = self.fan.write(|publisher| {
             let removed = self.store.remove(&key(number), 1);
             let event = removed.map(|object| Event::Delete { object, state_unknown: false });
             event.map(|event| publisher.publish(event)).is_some()
-        })
+        });
+        self.fan.wake();
+        was_there
     }
 
     /// Gives how many changes that were.
@@ -381,6 +384,7 @@ fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
     let publish = |event| {
         events.set(events.get() + 1);
         fan.write(|publisher| publisher.publish(event));
+        fan.wake();
     };
     for number in 0..4 {
         publish(Event::Create { object: object(number), initial: false });

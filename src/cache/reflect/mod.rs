@@ -50,6 +50,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_mins(1);
 /// A watch that ended sooner counts as a failure, unless something has happened: then the next one waits for as long.
 const SHORT: Duration = Duration::from_secs(1);
+/// Events of a burst that handlers are woken for once. Until then they wait for about as long as it takes to read as many.
+const IN_ONE_GO: usize = 16;
 
 /// Where objects go.
 pub(crate) trait Sink: Send + Sync {
@@ -58,9 +60,12 @@ pub(crate) trait Sink: Send + Sync {
     fn decoder(&self) -> &Decoder;
     /// These are all there are, at this revision. Those `unread` are there as well, but could not be read.
     fn all(&self, entries: Vec<Entry<Self::Payload>>, unread: Vec<ObjectKey>, revision: u64);
+    /// There, though handlers need not hear of it before [`tell`](Self::tell).
     fn put(&self, entry: Entry<Self::Payload>, revision: u64);
     /// Gone; as it was last, if that could be read.
     fn deleted(&self, key: &ObjectKey, last: Option<Self::Payload>, revision: u64);
+    /// Handlers are to hear of what was put and deleted.
+    fn tell(&self);
     /// Nothing else happened up to this revision.
     fn nothing_up_to(&self, revision: u64);
     fn undecodable(&self, what: Undecodable);
@@ -94,11 +99,13 @@ pub(crate) struct Reflector<S> {
     streams: bool,
     /// When the server last told something.
     heard: Instant,
+    /// Events that handlers may not have been woken for.
+    untold: usize,
 }
 
 impl<S: Sink> Reflector<S> {
     pub(crate) fn new(client: Link, place: Place, sink: S, page_size: u32) -> Self {
-        Self { client, place, sink, page_size, streams: true, heard: Instant::now() }
+        Self { client, place, sink, page_size, streams: true, heard: Instant::now(), untold: 0 }
     }
 
     /// Until it is dropped, or a list is refused because there is no such kind: it gives the refusal.
@@ -109,6 +116,7 @@ impl<S: Sink> Reflector<S> {
             from = from.filter(|_| self.heard.elapsed() < UNHEARD);
             let lists = from.is_none();
             let next = caught(pin!(self.ask(from))).await;
+            self.tell(0);
             let next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
             from = next.from;
             if let Some(failure) = next.failure {
@@ -186,7 +194,7 @@ impl<S: Sink> Reflector<S> {
         let mut stream = Stream::new(response.into_body(), ANSWER);
         let mut listed = Listed::new();
         loop {
-            let line = match stream.next().await {
+            let line = match stream.next(|| ()).await {
                 Ok(Some(line)) => line,
                 Ok(None) => {
                     return Next { from: None, failure: Some(broken("the server ended the list before it was whole")) };
@@ -239,12 +247,13 @@ impl<S: Sink> Reflector<S> {
     async fn follow(&mut self, mut stream: Stream, mut version: String) -> Next {
         let (begun, mut happened) = (Instant::now(), false);
         loop {
-            let line = match stream.next().await {
+            let line = match stream.next(|| self.tell(0)).await {
                 Ok(Some(line)) => {
                     self.heard = Instant::now();
                     line
                 }
                 Ok(None) if happened => {
+                    self.tell(0);
                     sleep_until(begun + SHORT).await;
                     return Next { from: Some(version), failure: None };
                 }
@@ -254,6 +263,8 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
+            self.tell(IN_ONE_GO);
+            self.untold += 1;
             if let Some(entry) = self.at_once(&line) {
                 happened = true;
                 version = later(version, self.put(Ok(entry)));
@@ -278,6 +289,14 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(error) => return Next { from: Some(version), failure: Some(broken(error)) },
             }
+        }
+    }
+
+    /// Of events that come in one go handlers are told in one go, if there are more than so many.
+    fn tell(&mut self, more_than: usize) {
+        if self.untold > more_than {
+            self.untold = 0;
+            self.sink.tell();
         }
     }
 

@@ -29,8 +29,8 @@ impl Stream {
         Self { alarm: Alarm::new(silence), ..self }
     }
 
-    /// `None` when the server has ended it.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    /// `None` when the server has ended it. Before it waits for something to come, it says so.
+    pub(super) async fn next(&mut self, mut waits: impl FnMut()) -> Result<Option<Bytes>, Failure> {
         loop {
             if let Some(line) = self.lines.next().map_err(broken)? {
                 return Ok(Some(line));
@@ -38,7 +38,10 @@ impl Stream {
             self.alarm.wind();
             let frame = poll_fn(|cx| match pin!(self.body.frame()).poll(cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
-                Poll::Pending => self.alarm.poll_rung(cx).map(Err),
+                Poll::Pending => {
+                    waits();
+                    self.alarm.poll_rung(cx).map(Err)
+                }
             });
             let Some(frame) = frame.await? else { return Ok(None) };
             if let Ok(data) = frame.map_err(broken)?.into_data() {
