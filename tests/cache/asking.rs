@@ -81,21 +81,19 @@ async fn a_watch_that_ends_after_each_event_is_opened_once_a_second() {
     assert_eq!(state, InformerState::Synced);
 }
 
-/// Handlers are woken once for many, which must not become later.
-#[tokio::test(start_paused = true)]
-async fn of_events_that_come_in_one_go_handlers_hear_before_any_time_passes_also_if_the_watch_ends_with_them() {
-    const EVENTS: u64 = 40;
+/// How long it takes until a handler has heard of all events that come in one go, and end the watch.
+async fn heard_of(count: u64) -> Duration {
     let (server, _) = server();
     server.faults().add(Fault::on("watch configmaps").status(400).times(1));
     let said = AtomicBool::new(false);
     let client = between(&server, move |request| match request {
         watch if asks(watch, "configmaps", "&resourceVersion=") && !said.swap(true, Relaxed) => {
             let event = |number: u64| {
-                let version = (1000 + number).to_string();
-                let meta = json!({"name": number.to_string(), "namespace": "default", "uid": version, "resourceVersion": version});
+                let (name, version) = (number.to_string(), (1000 + number).to_string());
+                let meta = json!({"name": name, "namespace": "default", "uid": name, "resourceVersion": version});
                 format!("{}\n", json!({"type": "ADDED", "object": {"metadata": meta}}))
             };
-            Turn::Say((0..EVENTS).map(event).collect())
+            Turn::Say((0..count).map(event).collect())
         }
         watch if asks(watch, "configmaps", "&resourceVersion=") => Turn::Silence,
         _ => Turn::Pass,
@@ -103,11 +101,20 @@ async fn of_events_that_come_in_one_go_handlers_hear_before_any_time_passes_also
     let cache = cache(&client, CacheOptions { page_size: 0, ..CacheOptions::default() });
     let maps = cache.informer::<ConfigMap>().expect("it is new");
     let (mut events, begun, mut told) = (maps.events(), Instant::now(), 0);
-    while told < EVENTS {
+    while told < count {
         told += u64::from(matches!(events.next().await, Some(Notice::Event(_))));
     }
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    let heard = begun.elapsed();
     cache.stop().await;
+    heard
+}
+
+/// They are woken once for many, which must not become later.
+#[tokio::test(start_paused = true)]
+async fn of_events_that_come_in_one_go_and_end_the_watch_handlers_hear_before_any_time_passes() {
+    for count in [1, 5, 40] {
+        assert_eq!(heard_of(count).await, Duration::ZERO, "{count}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
