@@ -1,7 +1,7 @@
 //! Something between a client and the embedded server that answers some requests in its own way.
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, future::BoxFuture, stream};
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use steersman_apiserver::{ApiServer, Service};
-use tokio::time::sleep;
+use tokio::{task::yield_now, time::sleep};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Decide = dyn Fn(&Request<Body>) -> Turn + Send + Sync;
@@ -65,7 +65,8 @@ impl tower_service::Service<Request<Body>> for Between {
             let (parts, body) = answer.await?.into_parts();
             let body = match turn {
                 Turn::Pass => body.map_err(Into::into).boxed_unsync(),
-                Turn::Say(words) => return Ok(Response::new(of(stream::iter([words.into()])))),
+                // Not in the same moment: who waits for something has gone to sleep.
+                Turn::Say(words) => return Ok(Response::new(of(stream::once(yield_now().map(|()| words.into()))))),
                 Turn::Panic => of(stream::poll_fn(|_| panic!("a body that panics"))),
                 Turn::Silence => of(stream::pending()),
                 Turn::TenParts(time) => {
