@@ -147,8 +147,9 @@ impl Wire {
             Some(Way::Stale) => Ok(self.told_before(request.uri())),
             Some(Way::Lost) if call.is_watch() => Ok(self.lines(number, request).await?.map(cut_within)),
             Some(Way::Lost) => {
-                self.ask(number, request).await?.into_body().collect().await?;
-                Err("the connection was cut before the answer".into())
+                let (parts, body) = self.ask(number, request).await?.into_parts();
+                let whole = body.collect().await?.to_bytes();
+                Ok(Response::from_parts(parts, cut_within(stream::iter([Ok(whole)]).boxed())))
             }
         }
     }
@@ -291,7 +292,7 @@ fn cut(lines: Lines, events: usize) -> Content {
     streamed(lines.take(events).chain(stream::iter([Err("the connection was cut".into())])))
 }
 
-/// In the middle of the first event.
+/// In the middle of the first part.
 fn cut_within(lines: Lines) -> Content {
     let half = |line: Result<Bytes, BoxError>| line.map(|line| line.slice(..line.len() / 2));
     streamed(lines.take(1).map(half).chain(stream::iter([Err("the connection was cut".into())])))
