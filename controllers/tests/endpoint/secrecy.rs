@@ -132,9 +132,10 @@ impl<'a> Spy<'a> {
 
 /// The connection secret, with what else is in one.
 async fn put_secret(world: &World, endpoint: &[u8]) -> anyhow::Result<()> {
-    let mut data: BTreeMap<String, ByteString> = ["kubeconfig", "clusterCA", "password", "token"]
-        .map(|name| (name.to_owned(), ByteString(format!("{MARKER} of {name}").into_bytes())))
-        .into();
+    let mut data: BTreeMap<String, ByteString> =
+        ["kubeconfig", "cluster_certificate_authority_data", "password", "token"]
+            .map(|name| (name.to_owned(), ByteString(format!("{MARKER} of {name}").into_bytes())))
+            .into();
     data.insert("cluster_endpoint".into(), ByteString(endpoint.to_vec()));
     let mut secret: Secret = serde_json::from_value(json!({"metadata": {"name": "connection"}, "data": data}))?;
     secret.type_ = Some("connection.crossplane.io/v1alpha1".into());
