@@ -10,6 +10,7 @@ use crate::{
 use anyhow::{Context as _, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace;
+use rand::{SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 use std::time::Duration;
 use steersman::{
@@ -105,9 +106,9 @@ struct End {
     calls: Vec<Noted>,
 }
 
-async fn told(env: &Env, stage: &Stage, story: Story, pace: &Pace, fault: Option<(Call, Way)>) -> anyhow::Result<End> {
+async fn told(env: &Env, stage: &Stage, story: Story, pace: &Pace, faults: &[(Call, Way)]) -> anyhow::Result<End> {
     let Stage { namespace, beginning } = stage;
-    let wire = Wire::new(env.client()?, beginning, pace.patience, fault);
+    let wire = Wire::new(env.client()?, beginning, pace.patience, faults);
     let world = World::begin(env, namespace, wire.client()).await?;
     let told = timeout(pace.limit, story.tell(&world)).await;
     let state = state(&world).await?;
@@ -141,17 +142,22 @@ impl End {
         self.calls.iter().filter(is_done).count()
     }
 
-    /// The same state, by the same writes. On the way there may be one more thing to say; an event that follows a write is lost if it is not known that it was done.
-    fn is_that_of(&self, undisturbed: &Self, call: &Call, way: Way) -> anyhow::Result<()> {
-        let bad = self.calls.iter().find(|noted| noted.call == *call).context("it was not called")?;
-        let over_others = way == Way::Stale && call.is_write() && bad.code != Some(409);
-        ensure!(!over_others, "it was written over what somebody else wrote");
+    fn noted(&self, call: &Call) -> Option<&Noted> {
+        self.calls.iter().find(|noted| noted.call == *call)
+    }
+
+    /// The same state, by the same writes. For each fault there may be one more thing to say on the way; an event that follows a write is lost if it is not known that it was done.
+    fn is_that_of(&self, undisturbed: &Self, faults: &[(Call, Way)]) -> anyhow::Result<()> {
+        for (call, _) in faults.iter().filter(|(call, way)| *way == Way::Stale && call.is_write()) {
+            let over_others = self.noted(call).and_then(|noted| noted.code).is_some_and(|code| code < 300);
+            ensure!(!over_others, "it was written over what somebody else wrote");
+        }
         ensure!(self.state == undisturbed.state, "{:#} and not {:#}", self.state, undisturbed.state);
         for once in ["patch captcontrolplanes", "patch clusters"] {
             let (many, wanted) = (self.done(once), undisturbed.done(once));
             ensure!(many == wanted, "`{once}` was done {many} times, and not {wanted}");
         }
-        for (what, more) in [("patch captcontrolplanes/status", 1), ("create events", 0)] {
+        for (what, more) in [("patch captcontrolplanes/status", faults.len()), ("create events", 0)] {
             let (many, most) = (self.done(what), undisturbed.done(what) + more);
             ensure!(many <= most, "`{what}` was done {many} times, at most {most} are needed");
         }
@@ -170,23 +176,45 @@ fn ways(call: &Call, events: usize) -> Vec<Way> {
     ways
 }
 
-/// Every call in every way, on a clock that does not wait: the controller looks again twice before it is believed that all is over.
-async fn on_embedded(story: Story) -> anyhow::Result<()> {
-    const PACE: Pace =
-        Pace { limit: Duration::from_mins(5), patience: Duration::from_secs(2), rest: Duration::from_mins(1) };
-    let server = ApiServer::new(Options::default())?;
-    let stage = {
+/// A story that can be told again and again from its beginning, on a clock that does not wait.
+struct Again {
+    server: ApiServer,
+    stage: Stage,
+    story: Story,
+}
+
+impl Again {
+    async fn new(story: Story) -> anyhow::Result<Self> {
+        let server = ApiServer::new(Options::default())?;
         let env = Env::Embedded(Embedded::new(server.clone()));
         env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
-        Stage::set(&env).await?
+        Ok(Self { server, stage: Stage::set(&env).await?, story })
+    }
+
+    /// The controller looks again twice before it is believed that all is over.
+    async fn tell(&self, faults: &[(Call, Way)]) -> anyhow::Result<End> {
+        const PACE: Pace =
+            Pace { limit: Duration::from_mins(10), patience: Duration::from_secs(2), rest: Duration::from_mins(1) };
+        let env = Env::Embedded(Embedded::new(self.server.fork()));
+        told(&env, &self.stage, self.story, &PACE, faults).await.with_context(|| format!("{faults:?}"))
+    }
+}
+
+/// Every call in every way, but for those that are made in the same story up to where it goes on as another one.
+async fn every_call_goes_wrong(story: Story, before: Option<Story>) -> anyhow::Result<()> {
+    let again = Again::new(story).await?;
+    let undisturbed = again.tell(&[]).await?;
+    let known = match before {
+        Some(before) => Again::new(before).await?.tell(&[]).await?.calls,
+        None => Vec::new(),
     };
-    let on_fork = async |fault| told(&Env::Embedded(Embedded::new(server.fork())), &stage, story, &PACE, fault).await;
-    let undisturbed = on_fork(None).await?;
-    for Noted { call, events, .. } in &undisturbed.calls {
+    let is_new = |noted: &&Noted| !known.iter().any(|old| old.call == noted.call && old.events == noted.events);
+    for Noted { call, events, .. } in undisturbed.calls.iter().filter(is_new) {
         for way in ways(call, *events) {
-            let end = on_fork(Some((call.clone(), way))).await;
-            let same = end.and_then(|end| end.is_that_of(&undisturbed, call, way));
-            same.with_context(|| format!("{call:?} goes wrong by {way:?}"))?;
+            let faults = [(call.clone(), way)];
+            let end = again.tell(&faults).await?;
+            end.noted(call).with_context(|| format!("{faults:?} were not called"))?;
+            end.is_that_of(&undisturbed, &faults).with_context(|| format!("{faults:?}"))?;
         }
     }
     Ok(())
@@ -194,17 +222,17 @@ async fn on_embedded(story: Story) -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn outputs_are_propagated_whichever_call_goes_wrong() -> anyhow::Result<()> {
-    on_embedded(Story::Outputs).await
+    every_call_goes_wrong(Story::Outputs, None).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rotated_secret_is_followed_whichever_call_goes_wrong() -> anyhow::Result<()> {
-    on_embedded(Story::Rotation).await
+    every_call_goes_wrong(Story::Rotation, None).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_clears_whichever_call_goes_wrong() -> anyhow::Result<()> {
-    on_embedded(Story::Deletion).await
+    every_call_goes_wrong(Story::Deletion, Some(Story::Outputs)).await
 }
 
 /// The writes of a whole life, in every way, many lives at once. Nothing is written after it, so that there is nothing to wait for.
@@ -214,8 +242,8 @@ async fn writes_on_real(env: Env) -> anyhow::Result<()> {
     const AT_ONCE: usize = 12;
     env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
     let env = &env;
-    let live = async |fault| told(env, &Stage::set(env).await?, Story::Life, &PACE, fault).await;
-    let undisturbed = &live(None).await?;
+    let live = async |faults: &[_]| told(env, &Stage::set(env).await?, Story::Life, &PACE, faults).await;
+    let undisturbed = &live(&[]).await?;
     // Those that no life is without: finalizer, endpoints and release; the cluster's two and none; what is said of each; and what was replaced.
     let writes = [
         ("patch captcontrolplanes", 4),
@@ -225,10 +253,14 @@ async fn writes_on_real(env: Env) -> anyhow::Result<()> {
     ];
     let calls = writes.iter().flat_map(|(what, many)| (0..*many).map(|before| Call { what: (*what).into(), before }));
     let cases = calls.flat_map(|call| ways(&call, 0).into_iter().map(move |way| (call.clone(), way)));
-    let lives = cases.map(|(call, way)| async move {
-        let end = live(Some((call.clone(), way))).await;
-        let same = end.and_then(|end| end.is_that_of(undisturbed, &call, way));
-        same.with_context(|| format!("{call:?} goes wrong by {way:?}"))
+    let lives = cases.map(|fault| async move {
+        let faults = [fault];
+        let end = live(&faults).await;
+        let same = end.and_then(|end| {
+            end.noted(&faults[0].0).context("it was not called")?;
+            end.is_that_of(undisturbed, &faults)
+        });
+        same.with_context(|| format!("{faults:?}"))
     });
     stream::iter(lives).buffer_unordered(AT_ONCE).try_collect().await
 }
@@ -236,4 +268,41 @@ async fn writes_on_real(env: Env) -> anyhow::Result<()> {
 #[test]
 fn a_life_on_the_real_server_ends_the_same_whichever_write_goes_wrong() {
     run_real(writes_on_real);
+}
+
+/// A call goes wrong, and then another one of those that follow, some of which are made only because of the first.
+async fn two_calls_go_wrong(again: &Again, undisturbed: &End, random: &mut StdRng) -> anyhow::Result<()> {
+    let mut pick = |calls: &[Noted]| {
+        let Noted { call, events, .. } = calls.choose(random)?;
+        Some((call.clone(), *ways(call, *events).choose(random)?))
+    };
+    let first = pick(&undisturbed.calls).context("it calls somebody")?;
+    let end = again.tell(std::slice::from_ref(&first)).await?;
+    let bad = end.calls.iter().position(|noted| noted.call == first.0).context("it was not called")?;
+    let faults: Vec<_> = [Some(first), pick(&end.calls[bad + 1..])].into_iter().flatten().collect();
+    again.tell(&faults).await?.is_that_of(undisturbed, &faults).with_context(|| format!("{faults:?}"))
+}
+
+/// Again and again, for the seconds that `STEERSMAN_SOAK` gives, or one.
+#[test]
+fn soak_a_life_ends_the_same_if_two_calls_go_wrong() -> anyhow::Result<()> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let limit = Duration::from_secs(number("STEERSMAN_SOAK").unwrap_or(1));
+    let first = std::time::UNIX_EPOCH.elapsed()?.as_secs();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    runtime.block_on(async {
+        let again = Again::new(Story::Life).await?;
+        let (undisturbed, began) = (again.tell(&[]).await?, std::time::Instant::now());
+        for count in 0.. {
+            let seed = number("STEERSMAN_SEED").unwrap_or(first + count);
+            let same = two_calls_go_wrong(&again, &undisturbed, &mut StdRng::seed_from_u64(seed)).await;
+            let alone = || format!("STEERSMAN_SEED={seed} cargo test -p steersman-controllers --test endpoint soak");
+            same.with_context(alone)?;
+            if began.elapsed() > limit {
+                println!("{} pairs in {:?}", count + 1, began.elapsed());
+                break;
+            }
+        }
+        Ok(())
+    })
 }

@@ -1,11 +1,11 @@
-//! A wire between the controller and the server: every call is noted, and one of them goes wrong.
+//! A wire between the controller and the server: every call is noted, and some go wrong.
 //!
-//! What holds: only the call that is named goes wrong, in the way that is named, and once; everything else passes as it is. A call is named by what it asks for and by how often
+//! What holds: only the calls that are named go wrong, each once and in the way that is named; everything else passes as it is. A call is named by what it asks for and by how often
 //! that was asked before, so that it is the same one in every run of a story.
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
-use http::{Method, Request, Response, Uri, header::CONTENT_TYPE};
+use http::{Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
@@ -80,7 +80,7 @@ pub(crate) struct Wire(Arc<Shared>);
 
 struct Shared {
     server: Client,
-    fault: Option<(Call, Way)>,
+    faults: Vec<(Call, Way)>,
     /// How long a timeout takes, and a watch lags.
     patience: Duration,
     /// The server's version when there was nothing yet.
@@ -96,9 +96,9 @@ struct Book {
 }
 
 impl Wire {
-    pub(crate) fn new(server: Client, beginning: &str, patience: Duration, fault: Option<(Call, Way)>) -> Self {
-        let (beginning, book) = (beginning.into(), Mutex::default());
-        Self(Arc::new(Shared { server, fault, patience, beginning, book }))
+    pub(crate) fn new(server: Client, beginning: &str, patience: Duration, faults: &[(Call, Way)]) -> Self {
+        let (faults, beginning, book) = (faults.to_vec(), beginning.into(), Mutex::default());
+        Self(Arc::new(Shared { server, faults, patience, beginning, book }))
     }
 
     /// What calls over the wire.
@@ -128,7 +128,7 @@ impl Wire {
             calls.push(Noted { call: call.clone(), code: None, events: 0 });
             (calls.len() - 1, call)
         };
-        match self.0.fault.as_ref().filter(|(bad, _)| *bad == call).map(|(_, way)| *way) {
+        match self.0.faults.iter().find(|(bad, _)| *bad == call).map(|(_, way)| *way) {
             None => self.ask(number, request).await,
             Some(Way::Conflict) => Ok(refusal(409, "Conflict")),
             Some(Way::TooMany) => Ok(refusal(429, "TooManyRequests")),
@@ -140,7 +140,7 @@ impl Wire {
             Some(Way::Dropped(events @ 1..)) => Ok(self.lines(number, request).await?.map(|lines| cut(lines, events))),
             Some(Way::Dropped(0)) => Err("the connection was cut".into()),
             Some(Way::Stale) if call.is_write() => {
-                self.somebody_writes(request.uri()).await?;
+                self.somebody_writes(number, request.uri()).await?;
                 self.ask(number, request).await
             }
             Some(Way::Stale) if call.is_watch() => self.lagging(number, request).await,
@@ -212,14 +212,15 @@ impl Wire {
         self.book().told.get(uri).map_or_else(|| refusal(404, "NotFound"), |told| Response::new(full(told.clone())))
     }
 
-    /// A change that is nothing to us.
-    async fn somebody_writes(&self, uri: &Uri) -> Result<(), BoxError> {
-        let change = json!({"metadata": {"annotations": {"example.com/by": "somebody"}}});
+    /// A change that is nothing to us, and another one each time.
+    async fn somebody_writes(&self, number: usize, uri: &Uri) -> Result<(), BoxError> {
+        let change = json!({"metadata": {"annotations": {"example.com/somebody": number.to_string()}}});
         let request = Request::patch(uri.path().trim_end_matches("/status"))
             .header(CONTENT_TYPE, "application/merge-patch+json")
             .body(Body::from(change.to_string().into_bytes()))?;
         let answer = self.0.server.send(request).await?;
-        assert!(answer.status().is_success(), "{uri}: {}", answer.status());
+        let gone = answer.status() == StatusCode::NOT_FOUND;
+        assert!(answer.status().is_success() || gone, "{uri}: {}", answer.status());
         Ok(())
     }
 }
@@ -257,7 +258,7 @@ fn refusal(code: u16, reason: &str) -> Answer {
         "message": format!("{reason}, by the wire"), "details": details,
     });
     let mut answer = Response::new(full(status.to_string()));
-    *answer.status_mut() = http::StatusCode::from_u16(code).expect("a status");
+    *answer.status_mut() = StatusCode::from_u16(code).expect("a status");
     answer
 }
 
