@@ -75,7 +75,7 @@ struct Spy<'a> {
 impl<'a> Spy<'a> {
     fn on(world: &'a World) -> Self {
         let forms = forms();
-        let proofs = [format!("{}/plane", world.namespace), "public-1.example.com".into()];
+        let proofs = [format!("{}/plane", world.namespace), "127.0.1.1".into()];
         Self { world, log: Listener::to(forms.iter().chain(&proofs).cloned()), forms, proofs }
     }
 
@@ -158,7 +158,7 @@ async fn values_come_and_go(env: &Env, faults: &[(Call, Way)]) -> anyhow::Result
     world.make_workspace(None).await?;
     spy.until_reason("EndpointNotReady").await?;
     for (turn, bad) in bad_values().iter().enumerate() {
-        let host = format!("public-{turn}.example.com");
+        let host = format!("127.0.1.{turn}");
         put_secret(&world, format!("https://{host}").as_bytes()).await?;
         spy.until_at(&host).await?;
         put_secret(&world, bad).await?;
