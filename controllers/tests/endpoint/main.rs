@@ -1,4 +1,11 @@
 //! The endpoint's controller, on the embedded server and on the real one.
 
+mod chaos;
+mod counted;
+mod ears;
+#[path = "../../../benches/endpoint/many.rs"]
+mod many;
 mod propagation;
+mod secrecy;
+mod wire;
 mod world;

@@ -28,7 +28,12 @@ impl World {
     pub(crate) async fn new(env: &Env) -> anyhow::Result<Self> {
         let namespace = env.namespace("endpoint").await?;
         env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
-        let this = Self::again(env, &namespace)?;
+        Self::begin(env, &namespace, env.client()?).await
+    }
+
+    /// The same in a namespace that is there, with a manager whose client this is.
+    pub(crate) async fn begin(env: &Env, namespace: &str, managers: kube::Client) -> anyhow::Result<Self> {
+        let this = Self::managed(env, namespace, managers)?;
         this.client.create(&cluster()).await?;
         this.client.create(&apply()).await?;
         this.set_workspace_name().await?;
@@ -38,8 +43,12 @@ impl World {
 
     /// A manager for what is there.
     pub(crate) fn again(env: &Env, namespace: &str) -> anyhow::Result<Self> {
+        Self::managed(env, namespace, env.client()?)
+    }
+
+    fn managed(env: &Env, namespace: &str, managers: kube::Client) -> anyhow::Result<Self> {
         let cache = CacheOptions { namespaces: Namespaces::These(vec![namespace.into()]), ..CacheOptions::default() };
-        let manager = Manager::builder(env.client()?).cache(cache).build()?;
+        let manager = Manager::builder(managers).cache(cache).build()?;
         endpoint::add_to(&manager, &Options::default())?;
         let client = Client::new(env.client()?)?.namespace(namespace);
         let (handle, (stop, stopped)) = (manager.handle(), oneshot::channel());
@@ -156,10 +165,12 @@ fn plane() -> CAPTControlPlane {
     serde_json::from_value(plane).expect("a control plane")
 }
 
-/// Until it holds; a test has its own limit.
+/// Until it holds; a test has its own limit. What takes longer is looked at less often.
 pub(crate) async fn until(holds: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let mut pause = Duration::from_millis(10);
     while !holds().await? {
-        sleep(Duration::from_millis(20)).await;
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(200));
     }
     Ok(())
 }

@@ -227,8 +227,8 @@ fn measurements(output: &str, pair: &Pair) -> Result<Vec<Measurement>> {
             measurement.implementation
         );
         ensure!(
-            ["ns", "us", "ms", "B", "%"].contains(&unit.as_str()) || unit.ends_with("/s"),
-            "{workload} {implementation} reported the unit `{unit}`: use ns, us, ms, B, % or one that ends in /s"
+            ["ns", "us", "ms", "B", "%", "calls"].contains(&unit.as_str()) || unit.ends_with("/s"),
+            "{workload} {implementation} reported the unit `{unit}`: use ns, us, ms, B, %, calls or one that ends in /s"
         );
         ensure!(value.is_finite() && *value >= 0.0, "{workload} {implementation} reported {value} {unit}");
         found.push(measurement);

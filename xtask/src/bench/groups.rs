@@ -1,7 +1,7 @@
 //! What is measured, as data: the groups, their implementations, workloads and targets. The targets are ratios to the
 //! peers in the same run, or limits; they come with the project's performance specification.
 
-use super::{cache, controller};
+use super::{cache, controller, endpoint};
 
 /// Workloads that one table shows together.
 pub(super) struct Group {
@@ -80,7 +80,7 @@ pub(super) const CONTROLLER_RUNTIME: &str = "controller-runtime";
 const CONTROLLER_RUNTIME_PROM: &str = "controller-runtime+prom";
 pub(super) const KUBE_RUNTIME: &str = "kube-runtime";
 
-pub(super) const GROUPS: &[Group] = &[QUEUE_GROUP, APISERVER_GROUP, cache::GROUP, controller::GROUP];
+pub(super) const GROUPS: &[Group] = &[QUEUE_GROUP, APISERVER_GROUP, cache::GROUP, controller::GROUP, endpoint::GROUP];
 
 const APISERVER_GROUP: Group = Group {
     name: "apiserver",

@@ -5,6 +5,7 @@
 
 mod cache;
 mod controller;
+mod endpoint;
 mod executables;
 mod groups;
 mod machine;
