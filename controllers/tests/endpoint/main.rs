@@ -6,6 +6,7 @@ mod ears;
 #[path = "../../../benches/endpoint/many.rs"]
 mod many;
 mod propagation;
+mod rights;
 mod secrecy;
 mod wire;
 mod world;

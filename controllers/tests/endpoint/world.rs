@@ -6,7 +6,7 @@ use std::time::Duration;
 use steersman::{
     cache::Namespaces,
     client::Patch,
-    manager::ManagerHandle,
+    manager::{ManagerBuilder, ManagerHandle},
     prelude::*,
     testing::{Env, TestServer},
 };
@@ -33,27 +33,39 @@ impl World {
 
     /// The same in a namespace that is there, with a manager whose client this is.
     pub(crate) async fn begin(env: &Env, namespace: &str, managers: kube::Client) -> anyhow::Result<Self> {
-        let this = Self::managed(env, namespace, managers)?;
-        this.client.create(&cluster()).await?;
-        this.client.create(&apply()).await?;
-        this.set_workspace_name().await?;
-        this.client.create(&plane()).await?;
+        let this = Self::with(env.client()?, Manager::builder(managers), &Options::default(), namespace)?;
+        this.make_plane().await?;
         Ok(this)
     }
 
     /// A manager for what is there.
     pub(crate) fn again(env: &Env, namespace: &str) -> anyhow::Result<Self> {
-        Self::managed(env, namespace, env.client()?)
+        Self::with(env.client()?, Manager::builder(env.client()?), &Options::default(), namespace)
     }
 
-    fn managed(env: &Env, namespace: &str, managers: kube::Client) -> anyhow::Result<Self> {
+    /// Such a manager; the test itself uses `client`.
+    pub(crate) fn with(
+        client: kube::Client,
+        builder: ManagerBuilder,
+        options: &Options,
+        namespace: &str,
+    ) -> anyhow::Result<Self> {
         let cache = CacheOptions { namespaces: Namespaces::These(vec![namespace.into()]), ..CacheOptions::default() };
-        let manager = Manager::builder(managers).cache(cache).build()?;
-        endpoint::add_to(&manager, &Options::default())?;
-        let client = Client::new(env.client()?)?.namespace(namespace);
+        let manager = builder.cache(cache).build()?;
+        endpoint::add_to(&manager, options)?;
+        let client = Client::new(client)?.namespace(namespace);
         let (handle, (stop, stopped)) = (manager.handle(), oneshot::channel());
         let running = tokio::spawn(manager.run_until(async { drop(stopped.await) }));
         Ok(Self { client, namespace: namespace.into(), manager: handle, stop, running })
+    }
+
+    /// The control plane, with its apply and its cluster.
+    pub(crate) async fn make_plane(&self) -> anyhow::Result<()> {
+        self.client.create(&cluster()).await?;
+        self.client.create(&apply()).await?;
+        self.set_workspace_name().await?;
+        self.client.create(&plane()).await?;
+        Ok(())
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
