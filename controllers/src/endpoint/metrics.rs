@@ -28,6 +28,7 @@ pub(super) struct Metrics {
     memo: Counters<[(&'static str, &'static str); 1]>,
     pub(super) retries: Counter,
     changed: Family<Plane, Gauge<f64, AtomicU64>>,
+    healthy: Family<Plane, Gauge>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +81,7 @@ impl Metrics {
             memo: Family::default(),
             retries: Counter::default(),
             changed: Family::default(),
+            healthy: Family::default(),
         };
         registry.register("capt_endpoint_retrieval", "Looks for an endpoint", this.retrieved.clone());
         registry.register("capt_endpoint_retrieval_duration_seconds", "How long they took", this.took.clone());
@@ -88,6 +90,7 @@ impl Metrics {
         registry.register("capt_endpoint_retries", "Writes tried again after a conflict", this.retries.clone());
         let help = "When the endpoint of a control plane was written last";
         registry.register("capt_endpoint_last_change_timestamp_seconds", help, this.changed.clone());
+        registry.register("capt_endpoint_healthy", "Whether somebody answers there, 1 or 0", this.healthy.clone());
         this
     }
 
@@ -109,6 +112,15 @@ impl Metrics {
     pub(super) fn changed(&self, plane: &ObjectKey) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.changed.get_or_create(&Plane::of(plane)).set(now.as_secs_f64());
+    }
+
+    /// `None` if it is not known.
+    pub(super) fn healthy(&self, plane: &ObjectKey, healthy: Option<bool>) {
+        let plane = Plane::of(plane);
+        match healthy {
+            Some(healthy) => drop(self.healthy.get_or_create(&plane).set(healthy.into())),
+            None => drop(self.healthy.remove(&plane)),
+        }
     }
 
     /// The control plane is gone.

@@ -12,11 +12,22 @@
 //! | `WaitingForCluster` | False | the control plane has it, and there is no cluster yet |
 //! | `InvalidEndpoint` | False | it is no endpoint: mend it where it comes from |
 //!
+//! `EndpointHealthy`, if [wanted](Options::health), says whether somebody answers there, and nothing depends on it:
+//!
+//! | reason | status | what it means |
+//! |---|---|---|
+//! | `EndpointReachable` | True | there is an answer, whichever: who may not ask is told so |
+//! | `EndpointUnreachable` | False | three times in a row there was none, or none that can be trusted |
+//! | `NoAuthority`, `InvalidAuthority` | Unknown | it is not known whom to trust there, so nobody is asked |
+//! | `PrivateEndpoint` | Unknown | it can be reached from its own network only |
+//!
 //! A change anywhere on the way is seen by a watch. Of secrets only metadata is kept in memory; the one that is needed is read when it has changed, and nothing of it is
 //! logged, told or counted but a host that is valid.
 
 mod address;
 mod definitions;
+mod health;
+mod memo;
 mod metrics;
 mod reconciler;
 mod related;
@@ -29,6 +40,7 @@ mod types;
 pub use self::{
     address::{Address, AddressError},
     definitions::{definitions, dependencies},
+    health::{ENDPOINT_HEALTHY, Health},
     reconciler::FINALIZER,
     roles::roles,
     sources::Origin,
@@ -37,6 +49,8 @@ pub use self::{
 };
 
 use self::{
+    health::HealthReconciler,
+    memo::Memo,
     metrics::Metrics,
     reconciler::EndpointReconciler,
     related::{Related, Selections},
@@ -44,8 +58,7 @@ use self::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
-use parking_lot::Mutex;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use steersman::{
     builder::BuildError,
     cache::CacheError,
@@ -61,6 +74,9 @@ pub struct Options {
     pub secrets: Secrets,
     /// How many control planes are looked at at once; the manager's default if there is none.
     pub workers: Option<usize>,
+    /// Whether it is checked that somebody answers at the endpoints, and how often; `None` by default, it is not: it takes a network in which this process can
+    /// reach them. It runs as a controller of its own, `endpoint-health`.
+    pub health: Option<Health>,
 }
 
 /// Which secrets are watched.
@@ -93,16 +109,24 @@ pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, 
     let (client, selections) = (manager.client(), Selections::new(options));
     let related = Related::new(&manager.cache(), &selections)?;
     let metrics = manager.metrics(Metrics::register);
-    let reconciler = EndpointReconciler {
+    let retrieval = Arc::new(Retrieval {
         client: client.clone(),
-        retrieval: Retrieval {
-            client,
-            secrets: manager.cache().informer_of(selections.secrets.clone())?,
-            metrics: metrics.clone(),
-            known: Mutex::default(),
-        },
+        secrets: manager.cache().informer_of(selections.secrets.clone())?,
+        metrics: metrics.clone(),
+        memo: Memo::new(metrics.clone()),
+    });
+    let limiter = || Limiter::exponential(Duration::from_secs(1), Duration::from_mins(5)).jitter(0.1);
+    if let Some(health) = options.health {
+        let health = HealthReconciler::new(client.clone(), retrieval.clone(), metrics.clone(), health);
+        let builder = manager.controller("endpoint-health").for_::<CAPTControlPlane>();
+        builder.max_concurrent(health::AT_ONCE).limiter(limiter()).reconcile(health)?;
+    }
+    let reconciler = EndpointReconciler {
+        client,
+        retrieval,
         recorder: manager.recorder("steersman.dev/endpoint")?,
         metrics,
+        checks_health: options.health.is_some(),
     };
     let Selections { applies, workspaces, secrets, clusters } = selections;
     let [of_apply, of_workspace, of_secret, of_cluster] = [(); 4].map(|()| related.clone());
@@ -119,7 +143,7 @@ pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, 
         )
         .watches_with(secrets, handler::map(move |it: &Object<Metadata<Secret>>| of_secret.planes_of_secret(it.key())))
         .watches_with(clusters, handler::map(move |it: &Object<Cluster>| of_cluster.planes_of_cluster(it.key())))
-        .limiter(Limiter::exponential(Duration::from_secs(1), Duration::from_mins(5)).jitter(0.1));
+        .limiter(limiter());
     let builder = match options.workers {
         Some(workers) => builder.max_concurrent(workers),
         None => builder,

@@ -5,6 +5,7 @@
 
 use super::{
     address::Address,
+    health::ENDPOINT_HEALTHY,
     metrics::Metrics,
     related::cluster_of,
     retrieve::{Retrieval, Retrieved},
@@ -35,15 +36,16 @@ const FIRST_RETRY: Duration = Duration::from_millis(100);
 
 pub(super) struct EndpointReconciler {
     pub(super) client: Client,
-    pub(super) retrieval: Retrieval,
+    pub(super) retrieval: Arc<Retrieval>,
     pub(super) recorder: Recorder,
     pub(super) metrics: Metrics,
+    pub(super) checks_health: bool,
 }
 
 impl Reconciler for EndpointReconciler {
     async fn reconcile(&self, request: Request, _cx: &Context) -> Result<Outcome> {
         let Some(plane) = self.client.get::<CAPTControlPlane>(&request).await? else {
-            self.retrieval.forget(&request);
+            self.retrieval.memo.forget(&request);
             self.metrics.forget(&request);
             return Ok(Outcome::done());
         };
@@ -78,7 +80,12 @@ impl EndpointReconciler {
             None => (plane, state),
         };
         let mut told = (*plane).clone();
-        told.status = Some(state.applied(&plane, Timestamp::now()));
+        let mut status = state.applied(&plane, Timestamp::now());
+        if !self.checks_health {
+            // From when it was checked: nobody knows any more.
+            status.conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY);
+        }
+        told.status = Some(status);
         self.client.status().patch_from(&*plane, &told).await?;
         Ok(match state {
             State::Ready { .. } => Outcome::requeue_after(WHEN_READY),
@@ -173,7 +180,7 @@ async fn read_again<K: StaticKind>(
 }
 
 /// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host.
-fn kept(plane: &CAPTControlPlane) -> Option<Address> {
+pub(super) fn kept(plane: &CAPTControlPlane) -> Option<Address> {
     let Endpoint { host, port } = plane.endpoint()?;
     let text = match host {
         url if url.contains("://") => url.clone(),

@@ -1,9 +1,11 @@
 //! Where the endpoint of a control plane comes from: its workspace's outputs, and where those say nothing, the workspace's secret.
 //!
-//! The secret is read from the server, and only when its metadata, which is all that is kept, says that it changed.
+//! The secret is read from the server, and only if it is needed and its metadata, which is all that is kept of others, says that it changed. So where the outputs
+//! have the endpoint it is not read to be compared: that they differ is said if it was read before, as when outputs come after it.
 
 use super::{
     address::Address,
+    memo::{Memo, Read, Version},
     metrics::{End, Metrics},
     related::apply_of,
     sources::{self, Origin, Said},
@@ -11,8 +13,7 @@ use super::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
-use parking_lot::Mutex;
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 use steersman::{client, prelude::*};
 use tokio::time::Instant;
 
@@ -39,12 +40,8 @@ pub(super) struct Retrieval {
     pub(super) client: Client,
     pub(super) secrets: Informer<Metadata<Secret>>,
     pub(super) metrics: Metrics,
-    /// What was read of secrets, by control plane.
-    pub(super) known: Mutex<HashMap<ObjectKey, (Version, Said)>>,
+    pub(super) memo: Memo,
 }
-
-/// Uid and resource version of a secret: it says the same as long as they are the same.
-type Version = (String, String);
 
 impl Retrieval {
     /// An error if somebody could not be asked.
@@ -66,9 +63,34 @@ impl Retrieval {
             Ok(workspace) => workspace,
             Err(message) => return Ok(Retrieved::Waiting { reason: "WorkspaceNotReady", message }),
         };
-        match sources::outputs(&workspace.data) {
-            Said::Nothing => self.in_secret(plane, &workspace).await,
-            said => Ok(concluded(said, Origin::Outputs)),
+        let plane = ObjectKey::of(plane);
+        match self.in_outputs(&plane, &workspace).endpoint {
+            Said::Nothing => {}
+            said => return Ok(concluded(said, Origin::Outputs)),
+        }
+        let waiting = |message| Ok(Retrieved::Waiting { reason: "EndpointNotReady", message });
+        let key = match sources::secret_of(&workspace.data) {
+            Ok(Some(key)) => key,
+            Ok(None) => return waiting("its workspace has no output cluster_endpoint yet, and names no secret".into()),
+            Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, message }),
+        };
+        match self.in_secret(&plane, &key).await? {
+            None => waiting(format!("Secret {key} is not there yet")),
+            Some(Read { endpoint: Said::Nothing, .. }) => waiting(format!("Secret {key} has no cluster_endpoint yet")),
+            Some(Read { endpoint, .. }) => Ok(concluded(endpoint, Origin::Secret)),
+        }
+    }
+
+    /// By which authority the control plane is known, as it stands; `None` if nobody says.
+    pub(super) async fn authority(&self, plane: &CAPTControlPlane) -> client::Result<Option<Arc<[u8]>>> {
+        let Ok(workspace) = self.workspace(plane).await? else { return Ok(None) };
+        let plane = ObjectKey::of(plane);
+        let authority = self.in_outputs(&plane, &workspace).authority;
+        match sources::secret_of(&workspace.data) {
+            Ok(Some(key)) if authority.is_none() => {
+                Ok(self.in_secret(&plane, &key).await?.and_then(|read| read.authority))
+            }
+            _ => Ok(authority),
         }
     }
 
@@ -90,48 +112,37 @@ impl Retrieval {
         Ok(workspace.ok_or_else(|| format!("Workspace {key} is not there yet")))
     }
 
-    async fn in_secret(&self, plane: &CAPTControlPlane, workspace: &DynamicObject) -> client::Result<Retrieved> {
-        let waiting = |message| Ok(Retrieved::Waiting { reason: "EndpointNotReady", message });
-        let key = match sources::secret_of(&workspace.data) {
-            Ok(Some(key)) => key,
-            Ok(None) => return waiting("its workspace has no output cluster_endpoint yet, and names no secret".into()),
-            Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, message }),
-        };
-        let plane = ObjectKey::of(plane);
-        if let Some(said) = self.known(&plane, &key) {
-            return Ok(concluded(said, Origin::Secret));
+    /// What is worth a word is said once for each version.
+    fn in_outputs(&self, plane: &ObjectKey, workspace: &DynamicObject) -> Read {
+        let meta = &workspace.metadata;
+        if let Some(read) = self.memo.get(plane, Origin::Outputs, Version::of(meta).as_ref()) {
+            return read;
         }
-        let Some(secret) = self.client.live().get::<Secret>(&key).await? else {
-            return waiting(format!("Secret {key} is not there yet"));
-        };
-        match sources::secret(&secret) {
-            Said::Nothing => waiting(format!("Secret {key} has no cluster_endpoint yet")),
-            said => {
-                if let Some(version) = version(&secret.metadata) {
-                    self.known.lock().insert(plane, (version, said.clone()));
-                }
-                Ok(concluded(said, Origin::Secret))
-            }
+        let read = sources::outputs(&workspace.data);
+        if sources::is_no_text(&workspace.data) {
+            tracing::warn!(%plane, workspace = meta.name, "the output cluster_endpoint is no text, and is taken for absent");
         }
+        if let (Said::Endpoint(address), Some(Read { endpoint: Said::Endpoint(other), .. })) =
+            (&read.endpoint, self.memo.last(plane, Origin::Secret))
+            && *address != other
+        {
+            tracing::info!(%plane, host = address.host(), "outputs and secret have different endpoints: that of the outputs counts");
+        }
+        self.memo.put(plane, Origin::Outputs, meta, read.clone());
+        read
     }
 
-    /// What the secret said, if it has not changed since. One that is not among those that are watched is read each time.
-    fn known(&self, plane: &ObjectKey, secret: &ObjectKey) -> Option<Said> {
-        let seen = self.secrets.get(secret).ok().flatten().and_then(|secret| version(&secret.metadata));
-        let known =
-            self.known.lock().get(plane).filter(|(read, _)| Some(read) == seen.as_ref()).map(|(_, said)| said.clone());
-        self.metrics.known(known.is_some());
-        known
+    /// `None` if there is none. One that is not among those that are watched is read each time.
+    async fn in_secret(&self, plane: &ObjectKey, key: &ObjectKey) -> client::Result<Option<Read>> {
+        let seen = self.secrets.get(key).ok().flatten().and_then(|secret| Version::of(&secret.metadata));
+        if let Some(read) = self.memo.get(plane, Origin::Secret, seen.as_ref()) {
+            return Ok(Some(read));
+        }
+        let Some(secret) = self.client.live().get::<Secret>(key).await? else { return Ok(None) };
+        let read = sources::secret(&secret);
+        self.memo.put(plane, Origin::Secret, &secret.metadata, read.clone());
+        Ok(Some(read))
     }
-
-    /// The control plane is gone.
-    pub(super) fn forget(&self, plane: &ObjectKey) {
-        self.known.lock().remove(plane);
-    }
-}
-
-fn version(meta: &kube::core::ObjectMeta) -> Option<Version> {
-    Some((meta.uid.clone()?, meta.resource_version.clone()?))
 }
 
 fn concluded(said: Said, origin: Origin) -> Retrieved {

@@ -1,6 +1,9 @@
 //! What a workspace and its secret say about the endpoint. Nothing here asks anybody.
 
-use super::address::{Address, AddressError};
+use super::{
+    address::{Address, AddressError},
+    memo::Read,
+};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 use std::fmt;
@@ -8,6 +11,9 @@ use steersman::object::ObjectKey;
 
 /// The output, and the entry of the secret.
 const NAME: &str = "cluster_endpoint";
+
+/// Likewise, of the certificates by which the control plane is known: PEM, encoded once more.
+const AUTHORITY: &str = "cluster_certificate_authority_data";
 
 /// Where an endpoint is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,19 +63,23 @@ impl Said {
 }
 
 /// The first source. An empty text and what is no text count as nothing.
-pub(crate) fn outputs(workspace: &Value) -> Said {
-    match &workspace["status"]["atProvider"]["outputs"] {
-        Value::Null => Said::Nothing,
-        Value::Object(outputs) => match outputs.get(NAME) {
-            Some(Value::String(text)) if !text.trim().is_empty() => Said::of(text.parse()),
-            Some(Value::String(_) | Value::Null) | None => Said::Nothing,
-            Some(_) => {
-                tracing::warn!("the output {NAME} is no text, and is taken for absent");
-                Said::Nothing
-            }
-        },
+pub(crate) fn outputs(workspace: &Value) -> Read {
+    let outputs = all_outputs(workspace);
+    let text = |name| outputs[name].as_str().filter(|text| !text.trim().is_empty());
+    let endpoint = match outputs {
+        Value::Null | Value::Object(_) => text(NAME).map_or(Said::Nothing, |text| Said::of(text.parse())),
         _ => Said::Invalid("status.atProvider.outputs is no object".into()),
-    }
+    };
+    Read { endpoint, authority: text(AUTHORITY).map(|text| text.as_bytes().into()) }
+}
+
+/// There is such an output, but it can be no endpoint at all: a number, an object.
+pub(crate) fn is_no_text(workspace: &Value) -> bool {
+    !matches!(all_outputs(workspace)[NAME], Value::Null | Value::String(_))
+}
+
+fn all_outputs(workspace: &Value) -> &Value {
+    &workspace["status"]["atProvider"]["outputs"]
 }
 
 /// The secret to ask next, if the workspace names one. One without a name or a namespace has to be mended.
@@ -87,11 +97,13 @@ pub(crate) fn secret_of(workspace: &Value) -> Result<Option<ObjectKey>, String> 
 }
 
 /// The second source.
-pub(crate) fn secret(secret: &Secret) -> Said {
-    match secret.data.as_ref().and_then(|data| data.get(NAME)) {
-        Some(bytes) if !bytes.0.trim_ascii().is_empty() => Said::of(Address::from_secret(&bytes.0)),
-        _ => Said::Nothing,
-    }
+pub(crate) fn secret(secret: &Secret) -> Read {
+    let entry = |name| {
+        let bytes: &[u8] = &secret.data.as_ref()?.get(name)?.0;
+        (!bytes.trim_ascii().is_empty()).then_some(bytes)
+    };
+    let endpoint = entry(NAME).map_or(Said::Nothing, |bytes| Said::of(Address::from_secret(bytes)));
+    Read { endpoint, authority: entry(AUTHORITY).map(Into::into) }
 }
 
 #[cfg(test)]
@@ -100,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     fn with_outputs(outputs: Value) -> Said {
-        super::outputs(&json!({"status": {"atProvider": {"outputs": outputs}}}))
+        super::outputs(&json!({"status": {"atProvider": {"outputs": outputs}}})).endpoint
     }
 
     fn host(text: &str) -> Said {
@@ -115,7 +127,7 @@ mod tests {
     #[test]
     fn what_is_not_there_not_yet_or_no_text_is_nothing() {
         for workspace in [json!({}), json!({"status": {}}), json!({"status": {"atProvider": "?"}})] {
-            assert_eq!(super::outputs(&workspace), Said::Nothing, "{workspace}");
+            assert_eq!(super::outputs(&workspace).endpoint, Said::Nothing, "{workspace}");
         }
         for outputs in
             [json!(null), json!({}), json!({NAME: null}), json!({NAME: " "}), json!({NAME: 7}), json!({NAME: {}})]
@@ -146,10 +158,31 @@ mod tests {
 
     #[test]
     fn a_secret_without_it_says_nothing_and_with_something_else_is_invalid() {
-        let secret = |data: Value| super::secret(&serde_json::from_value(json!({"data": data})).expect("a secret"));
+        let secret =
+            |data: Value| super::secret(&serde_json::from_value(json!({"data": data})).expect("a secret")).endpoint;
         assert_eq!(secret(json!({})), Said::Nothing);
         assert_eq!(secret(json!({NAME: ""})), Said::Nothing);
         assert_eq!(secret(json!({NAME: "aHR0cHM6Ly9ob3N0"})), host("host"));
         assert!(matches!(secret(json!({NAME: "/w=="})), Said::Invalid(_)));
+    }
+
+    #[test]
+    fn only_what_is_there_and_no_text_is_worth_a_warning() {
+        let warned =
+            |outputs: Value| super::is_no_text(&json!({"status": {"atProvider": {"outputs": {NAME: outputs}}}}));
+        assert!(warned(json!(7)) && warned(json!({})) && warned(json!([])) && warned(json!(false)));
+        assert!(!warned(json!(null)) && !warned(json!("")) && !super::is_no_text(&json!({})));
+    }
+
+    #[test]
+    fn the_authority_is_given_as_it_stands() {
+        let data = json!({AUTHORITY: "T1VS"});
+        assert_eq!(
+            super::outputs(&json!({"status": {"atProvider": {"outputs": data}}})).authority.as_deref(),
+            Some(b"T1VS".as_slice())
+        );
+        let secret = serde_json::from_value(json!({"data": data})).expect("a secret");
+        assert_eq!(super::secret(&secret).authority.as_deref(), Some(b"OUR".as_slice()));
+        assert_eq!(super::outputs(&json!({})).authority, None);
     }
 }

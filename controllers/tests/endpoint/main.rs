@@ -3,6 +3,7 @@
 mod chaos;
 mod counted;
 mod ears;
+mod health;
 #[path = "../../../benches/endpoint/many.rs"]
 mod many;
 mod propagation;
