@@ -19,8 +19,9 @@ use steersman::{
     object::StaticKind,
     prelude::*,
     recorder::{EventType, Recorder},
+    workqueue::Limiter,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// On a control plane until its endpoint is taken off its cluster.
 pub const FINALIZER: &str = "controlplane.cluster.x-k8s.io/endpoint";
@@ -30,9 +31,10 @@ const WHEN_READY: Duration = Duration::from_secs(30);
 const WHEN_WAITING: Duration = Duration::from_secs(5);
 const WHEN_INVALID: Duration = Duration::from_secs(10);
 
-/// How often a write is tried again at once if somebody else was faster.
+/// How often a write is tried again in the same pass if somebody else was faster, and after how long: twice as long each time, and not all at once.
 const RETRIES: u32 = 3;
 const FIRST_RETRY: Duration = Duration::from_millis(100);
+const JITTER: f64 = 0.5;
 
 pub(super) struct EndpointReconciler {
     pub(super) client: Client,
@@ -139,6 +141,7 @@ impl EndpointReconciler {
         may: impl Fn(&Endpoint) -> bool,
     ) -> Result<Arc<K>> {
         let key = ObjectKey::of(&*object);
+        let pause = Limiter::exponential(FIRST_RETRY, FIRST_RETRY * 2_u32.pow(RETRIES)).jitter(JITTER);
         for attempt in 0.. {
             if object.endpoint() == wanted || object.endpoint().is_some_and(|there| !may(there)) {
                 break;
@@ -158,9 +161,10 @@ impl EndpointReconciler {
                     object = Arc::new(written);
                     break;
                 }
-                Err(error) if error.is_conflict() && attempt < RETRIES => {
+                // One who says when to come back is left alone until then: by the queue, not by a worker.
+                Err(error) if error.is_conflict() && error.retry_after().is_none() && attempt < RETRIES => {
                     self.metrics.retries.inc();
-                    sleep(FIRST_RETRY * 2_u32.pow(attempt)).await;
+                    sleep(pause.delay(&key, attempt, Instant::now())).await;
                     object = read_again(&self.client, &key, error).await?;
                 }
                 Err(error) => return Err(error.into()),
