@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use steersman::prelude::GroupVersionKind;
@@ -204,8 +204,20 @@ pub struct WorkspaceTemplateApplyStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
     /// Where its control plane listens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "in_part", skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<Endpoint>,
+}
+
+/// A cluster's endpoint may be there in part, or empty: v1beta1 writes an empty host and 0, v1beta2 leaves them out.
+fn in_part<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Endpoint>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Part {
+        host: String,
+        port: i32,
+    }
+    let part = Option::<Part>::deserialize(deserializer)?;
+    Ok(part.map(|Part { host, port }| Endpoint { host, port }))
 }
 
 /// What Terraform does: whether it has namespaces differs from one installation to the next.

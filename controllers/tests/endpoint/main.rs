@@ -1,13 +1,18 @@
 //! The endpoint's controller, on the embedded server and on the real one.
 
+mod between;
 mod chaos;
 mod counted;
+mod decisions;
 mod ears;
 mod health;
+mod heard;
 #[path = "../../../benches/endpoint/many.rs"]
 mod many;
 mod propagation;
 mod rights;
+mod scope;
 mod secrecy;
 mod wire;
 mod world;
+mod writes;

@@ -27,7 +27,7 @@ impl World {
     /// A control plane `plane` with its apply, its cluster, and no workspace yet.
     pub(crate) async fn new(env: &Env) -> anyhow::Result<Self> {
         let namespace = env.namespace("endpoint").await?;
-        env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
+        Self::install(env).await?;
         Self::begin(env, &namespace, env.client()?).await
     }
 
@@ -36,6 +36,11 @@ impl World {
         let this = Self::with(env.client()?, Manager::builder(managers), &Options::default(), namespace)?;
         this.make_plane().await?;
         Ok(this)
+    }
+
+    /// All kinds that there are.
+    pub(crate) async fn install(env: &Env) -> anyhow::Result<()> {
+        Ok(env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?)
     }
 
     /// A manager for what is there.
@@ -62,10 +67,15 @@ impl World {
     /// The control plane, with its apply and its cluster.
     pub(crate) async fn make_plane(&self) -> anyhow::Result<()> {
         self.client.create(&cluster()).await?;
-        self.client.create(&apply()).await?;
-        self.set_workspace_name().await?;
+        self.make_apply().await?;
         self.client.create(&plane()).await?;
         Ok(())
+    }
+
+    /// The apply, which names the workspace.
+    pub(crate) async fn make_apply(&self) -> anyhow::Result<()> {
+        self.client.create(&apply()).await?;
+        self.set_workspace_name().await
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
