@@ -191,6 +191,13 @@ steersman::env_test! {
             seen(6).await?;
             assert_eq!(world.patches(), written + 1, "one for the turn, and none for what stays");
         }
+        // Nor for what does not concern it.
+        let written = world.patches();
+        let tags = Patch::Merge(json!({"spec": {"additionalTags": {"team": "web"}}}));
+        world.client.patch::<CAPTControlPlane>(&world.key("plane"), &tags).await?;
+        until(async || Ok(world.patches() > written)).await?;
+        seen(6).await?;
+        assert_eq!(world.patches(), written + 1, "EndpointReady is of the new generation");
         let status = world.plane().await?.status.context("it is said")?;
         assert!(status.ready, "that is another matter");
         world.until_propagated(&plane.address.to_string()).await?;

@@ -123,17 +123,16 @@ impl HealthReconciler {
         let Some(plane) = self.client.get::<CAPTControlPlane>(plane).await? else { return Ok(()) };
         let mut told = (*plane).clone();
         let conditions = &mut told.status.get_or_insert_default().conditions;
-        let before = conditions.iter().find(|condition| condition.type_ == ENDPOINT_HEALTHY);
         match verdict.condition(address) {
             None => conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY),
-            Some(said) if before.is_some_and(|before| said.is(before, address)) => return Ok(()),
-            Some(Words { status, reason, message }) => {
+            Some((status, reason, message)) => {
                 let condition = Condition {
                     type_: ENDPOINT_HEALTHY.into(),
                     status: status.into(),
                     reason: reason.into(),
                     message,
-                    observed_generation: plane.metadata.generation,
+                    // It is about who answers, not about what is wanted.
+                    observed_generation: None,
                     last_transition_time: Time(Timestamp::now()),
                 };
                 set(conditions, condition);
@@ -194,22 +193,6 @@ fn is_private(plane: &CAPTControlPlane) -> bool {
     matches!(access, Some(EndpointAccess { public: false, private: true, .. }))
 }
 
-/// A condition in its words.
-struct Words {
-    status: &'static str,
-    reason: &'static str,
-    message: String,
-}
-
-impl Words {
-    /// Whether a condition says so already. Why there is no answer may differ each time: it stays as it was said first.
-    fn is(&self, condition: &Condition, address: &str) -> bool {
-        let same = condition.message == self.message
-            || (self.status == "False" && condition.message.starts_with(&format!("{address}: ")));
-        condition.status == self.status && condition.reason == self.reason && same
-    }
-}
-
 impl Verdict {
     fn is_healthy(&self) -> Option<bool> {
         match self {
@@ -219,13 +202,13 @@ impl Verdict {
         }
     }
 
-    fn condition(&self, address: &str) -> Option<Words> {
-        let (status, reason, message) = match self {
+    /// Status, reason and message.
+    fn condition(&self, address: &str) -> Option<(&'static str, &'static str, String)> {
+        Some(match self {
             Self::Absent => return None,
             Self::Unknown { reason, message } => ("Unknown", *reason, (*message).to_owned()),
             Self::Healthy => ("True", "EndpointReachable", format!("{address} answers")),
             Self::Unhealthy(why) => ("False", "EndpointUnreachable", format!("{address}: {why}")),
-        };
-        Some(Words { status, reason, message })
+        })
     }
 }
