@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use steersman::{
     cache::Query,
     client::Patch,
-    prelude::*,
     testing::{Env, TestServer},
 };
 use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, Phase};
