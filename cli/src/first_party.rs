@@ -16,7 +16,15 @@ pub(crate) struct FirstParty {
     pub(crate) dependencies: fn() -> Vec<Value>,
     /// What it has to be allowed.
     pub(crate) roles: fn() -> Vec<Value>,
-    pub(crate) add_to: fn(&ManagerHandle) -> anyhow::Result<()>,
+    pub(crate) add_to: fn(&ManagerHandle, &Settings) -> anyhow::Result<()>,
+}
+
+/// What controllers can be told; of none all is as they do it by themselves.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Settings {
+    /// Ask every minute whether somebody answers at each endpoint, and say so in the condition `EndpointHealthy`. It has to be reachable from here.
+    #[arg(long)]
+    endpoint_health: bool,
 }
 
 pub(crate) const ALL: &[FirstParty] = &[FirstParty {
@@ -25,8 +33,9 @@ pub(crate) const ALL: &[FirstParty] = &[FirstParty {
     definitions: endpoint::definitions,
     dependencies: endpoint::dependencies,
     roles: endpoint::roles,
-    add_to: |manager| {
-        endpoint::add_to(manager, &endpoint::Options::default())?;
+    add_to: |manager, settings| {
+        let health = settings.endpoint_health.then(endpoint::Health::default);
+        endpoint::add_to(manager, &endpoint::Options { health, ..endpoint::Options::default() })?;
         Ok(())
     },
 }];

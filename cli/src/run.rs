@@ -3,7 +3,7 @@
 use crate::{
     connect::{Connect, address, reach},
     ending::Ending,
-    first_party::{Choice, FirstParty},
+    first_party::{Choice, FirstParty, Settings},
     permissions, sync,
     terminal::Terminal,
 };
@@ -37,6 +37,9 @@ pub(crate) struct Flags {
     /// How many objects each controller works on at once.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     workers: u16,
+
+    #[command(flatten)]
+    settings: Settings,
 
     #[command(flatten)]
     log: Log,
@@ -109,7 +112,7 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
 
     let manager = flags.manager(config)?;
     for it in &chosen {
-        (it.add_to)(&manager).with_context(|| format!("controller {}", it.name))?;
+        (it.add_to)(&manager, &flags.settings).with_context(|| format!("controller {}", it.name))?;
     }
     let admin = manager.serve_admin(Admin { address: flags.admin, ..Admin::default() });
     let admin = admin.context("--admin")?.address();

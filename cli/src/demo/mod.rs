@@ -2,7 +2,7 @@
 
 mod story;
 
-use crate::first_party;
+use crate::first_party::{self, Settings};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::{
@@ -59,7 +59,7 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
 
     let manager = Manager::builder(kube::Client::new(server.service(), "default")).grace_period(Some(GRACE)).build()?;
     for it in first_party::ALL {
-        (it.add_to)(&manager).with_context(|| format!("controller {}", it.name))?;
+        (it.add_to)(&manager, &Settings::default()).with_context(|| format!("controller {}", it.name))?;
     }
     let admin = manager.serve_admin(Admin { address: flags.admin, ..Admin::default() }).context("--admin")?.address();
     let kubeconfig = KubeconfigFile::write(&serving.kubeconfig())?;

@@ -11,7 +11,9 @@ use steersman::{
     prelude::*,
     testing::{Env, TestServer, run_real},
 };
-use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, WorkspaceTemplateApply, workspace_kind};
+use steersman_controllers::endpoint::{
+    CAPTControlPlane, Cluster, ENDPOINT_HEALTHY, WorkspaceTemplateApply, workspace_kind,
+};
 use tokio::time::sleep;
 
 /// As a person would: what the program prints is installed.
@@ -57,7 +59,7 @@ steersman::env_test! {
         let (namespace, kubeconfig) = (env.namespace("run").await?, env.kubeconfig().await?);
         let client = Client::new(env.client()?)?;
         let mut flags = vec!["run", "--kubeconfig", text(&kubeconfig), "--namespaces", &namespace, "--admin", "127.0.0.1:0"];
-        flags.extend(["--controllers", "endpoint", "--workers", "2", "--log", "json", "--leader-elect", "--leader-elect-namespace", &namespace]);
+        flags.extend(["--controllers", "endpoint", "--workers", "2", "--endpoint-health", "--log", "json", "--leader-elect", "--leader-elect-namespace", &namespace]);
         let mut run = Process::start(command(&flags))?;
         run.logs("reached the cluster").await?;
         let synced = run.logs("cache: synced").await?;
@@ -67,6 +69,13 @@ steersman::env_test! {
         until(async || {
             let cluster = client.get::<Cluster>(&key).await?.context("it is there")?;
             Ok(cluster.spec.control_plane_endpoint.as_ref().is_some_and(|it| it.host == "one.example.com"))
+        })
+        .await?;
+        until(async || {
+            let plane = client.get::<CAPTControlPlane>(&key).await?.context("it is there")?;
+            let mut conditions = plane.status.iter().flat_map(|status| &status.conditions);
+            // Nobody is asked whose certificate cannot be verified.
+            Ok(conditions.any(|it| it.type_ == ENDPOINT_HEALTHY && it.reason == "NoAuthority"))
         })
         .await?;
         let lease = ObjectKey::new(&namespace, "steersman");
