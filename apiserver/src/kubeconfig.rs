@@ -93,6 +93,33 @@ impl Kubeconfig {
     }
 }
 
+/// A kubeconfig in the system's directory for temporary files, for as long as this lives.
+#[derive(Debug)]
+pub struct TemporaryKubeconfig {
+    path: PathBuf,
+}
+
+impl TemporaryKubeconfig {
+    /// Named after this process: it has one.
+    pub fn write(kubeconfig: &Kubeconfig) -> Result<Self, WriteError> {
+        let path = std::env::temp_dir().join(format!("steersman-{}.kubeconfig", std::process::id()));
+        kubeconfig.write(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryKubeconfig {
+    fn drop(&mut self) {
+        // Somebody else may have removed it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 fn encoded(pem: &str) -> Value {
     STANDARD.encode(pem).into()
 }

@@ -84,7 +84,7 @@ pub use cut::Closed;
 pub use faults::{Fault, FaultError, Faults, RuleHandle};
 pub use http::Body;
 pub use journal::{Entry, Journal};
-pub use kubeconfig::{Credentials, Kubeconfig, WriteError};
+pub use kubeconfig::{Credentials, Kubeconfig, TemporaryKubeconfig, WriteError};
 pub use matcher::{Matcher, PatternError};
 pub use serve::{ListenError, Running};
 pub use server::{ApiServer, Options, Service, StartError};

@@ -2,11 +2,12 @@
 //!
 //! A program that has it among its own commands takes [`Flags`] as arguments of one, and [`run`]s them.
 
-use crate::{ApiServer, Authenticator, Authority, Running};
+use crate::{ApiServer, Authenticator, Authority, Running, TemporaryKubeconfig};
 use anyhow::{Context, Result};
 use clap::Parser;
 use std::{
     fs,
+    io::{self, ErrorKind, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -46,13 +47,9 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Where the kubeconfig goes, and whether it is removed at the end: a temporary one is of no use to anybody then.
-    fn kubeconfig(&self) -> (PathBuf, bool) {
-        match (&self.kubeconfig, &self.data_dir) {
-            (Some(path), _) => (path.clone(), false),
-            (None, Some(data)) => (data.join("kubeconfig"), false),
-            (None, None) => (std::env::temp_dir().join(format!("steersman-{}.kubeconfig", std::process::id())), true),
-        }
+    /// Where the kubeconfig goes. Nowhere in particular: then it is removed at the end, when it is of no use to anybody.
+    fn kubeconfig(&self) -> Option<PathBuf> {
+        self.kubeconfig.clone().or_else(|| self.data_dir.as_ref().map(|data| data.join("kubeconfig")))
     }
 
     fn authenticator(&self) -> Result<Authenticator> {
@@ -104,14 +101,21 @@ pub async fn run(flags: Flags) -> Result<()> {
     // Before anything is served: a signal that comes early must not leave files behind.
     let signal = stop_signal()?;
     let running = start(&flags, authenticator).await?;
-    let (path, temporary) = flags.kubeconfig();
-    running.kubeconfig().write(&path)?;
-    println!("{}\nready {}", usage(&path, &flags), running.url());
+    let kubeconfig = running.kubeconfig();
+    let (path, _temporary) = if let Some(path) = flags.kubeconfig() {
+        kubeconfig.write(&path)?;
+        (path, None)
+    } else {
+        let temporary = TemporaryKubeconfig::write(&kubeconfig)?;
+        (temporary.path().to_owned(), Some(temporary))
+    };
+    match writeln!(io::stdout(), "{}\nready {}", usage(&path, &flags), running.url()) {
+        // Nobody wants to know: it serves all the same.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        said => said.context("cannot write to stdout")?,
+    }
     signal.await;
     running.stop().await;
-    if temporary {
-        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-    }
     Ok(())
 }
 
@@ -186,9 +190,9 @@ mod tests {
     #[test]
     fn the_kubeconfig_goes_where_it_is_told_then_to_the_data_and_else_is_temporary() {
         let place = |flags| parse(flags).unwrap().kubeconfig();
-        assert_eq!(place("--kubeconfig k --data-dir d"), ("k".into(), false));
-        assert_eq!(place("--data-dir d"), (Path::new("d").join("kubeconfig"), false));
-        assert!(place("").1);
+        assert_eq!(place("--kubeconfig k --data-dir d"), Some("k".into()));
+        assert_eq!(place("--data-dir d"), Some(Path::new("d").join("kubeconfig")));
+        assert_eq!(place(""), None);
     }
 
     #[test]

@@ -303,7 +303,9 @@ impl fmt::Display for ListenError {
                 "refusing to listen on {addr}: without tokens every caller is admin. \
                  Configure tokens (--token-auth-file), or listen on loopback (127.0.0.1 or [::1])"
             ),
-            Self::Bind(addr, error) => write!(f, "cannot listen on {addr}: {error}"),
+            Self::Bind(addr, error) => {
+                write!(f, "cannot listen on {addr}: {error}: choose another address or port, 0 takes one that is free")
+            }
             Self::Tls(error) => write!(f, "{error}"),
         }
     }

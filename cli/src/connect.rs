@@ -9,11 +9,12 @@ use k8s_openapi::{
 };
 use kube::{
     Client, Config,
-    client::Body,
+    client::{AuthError, Body},
     config::{KubeConfigOptions, Kubeconfig},
+    core::Status,
 };
-use std::{env, path::PathBuf, time::Duration};
-use tokio::time::{Instant, timeout};
+use std::{env, iter::successors, path::PathBuf, time::Duration};
+use tokio::time::Instant;
 
 /// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,8 +48,9 @@ impl Connect {
             None => (Kubeconfig::read(), "the kubeconfig of $KUBECONFIG or ~/.kube/config".into()),
         };
         let hint = "name a usable one with --kubeconfig and --context; to see everything without a cluster, run `steersman` without a command";
-        let unusable =
-            |error: &dyn std::error::Error| unreached(format!("{from} cannot be used: {}: {hint}", told(error)));
+        let unusable = |error: &(dyn std::error::Error + 'static)| {
+            unreached(format!("{from} cannot be used: {}: {hint}", told(error)))
+        };
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let read = read.map_err(|error| unusable(&error))?;
         Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))
@@ -63,23 +65,20 @@ pub(crate) struct Reached {
     pub(crate) ahead: Option<SignedDuration>,
 }
 
+/// The same cluster, for questions before anything runs: what does not answer in time has failed, and nothing is tried again in silence.
+pub(crate) fn impatient(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.default_retry = false;
+    (config.connect_timeout, config.read_timeout, config.write_timeout) =
+        (Some(PATIENCE), Some(PATIENCE), Some(PATIENCE));
+    config
+}
+
 /// An error that says what to do, unless it answers.
 pub(crate) async fn reach(config: &Config) -> Result<Reached> {
-    let url = address(config);
-    let mut once = config.clone();
-    once.default_retry = false;
-    let client = Client::try_from(once).map_err(|error| {
-        unreached(format!("no client can be made for {url}: {}: look at the kubeconfig", told(&error)))
-    })?;
+    let client = Client::try_from(impatient(config)).map_err(|error| explained(error.into(), config))?;
     let begun = Instant::now();
-    let asked = timeout(PATIENCE, version(&client)).await.map_err(|_| {
-        let seconds = PATIENCE.as_secs();
-        unreached(format!("{url} has not answered within {seconds} s: is it up, and can it be reached from here?"))
-    })?;
-    let (info, date) = asked.map_err(|error| {
-        let next = "is it up, and are its address and the credentials right?";
-        unreached(format!("{url} cannot be asked: {}: {next}", told(&error)))
-    })?;
+    let (info, date) = version(&client).await.map_err(|error| explained(error.into(), config))?;
     let took = begun.elapsed();
     // It was sent about halfway.
     let ahead =
@@ -91,16 +90,33 @@ async fn version(client: &Client) -> kube::Result<(Info, Option<Timestamp>)> {
     let request = Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
     let response = client.send(request).await?;
     let date = response.headers().get(DATE).and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
-    let refused = !response.status().is_success();
     let code = response.status();
     let body = response.into_body().collect_bytes().await?;
-    if refused {
-        let status = serde_json::from_slice(&body).unwrap_or_else(|_| {
-            kube::core::Status::failure(code.as_str(), code.canonical_reason().unwrap_or_default())
-        });
-        return Err(kube::Error::Api(Box::new(status)));
+    if !code.is_success() {
+        let words = || Status::failure(&format!("it says {code}"), "").with_code(code.as_u16());
+        return Err(kube::Error::Api(serde_json::from_slice(&body).unwrap_or_else(|_| words().boxed())));
     }
     Ok((serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?, date.map(|date| date.timestamp())))
+}
+
+/// What was asked before anything runs has failed: what to do about it.
+pub(crate) fn explained(error: steersman::client::Error, config: &Config) -> anyhow::Error {
+    let url = address(config);
+    match error.status() {
+        Some(status) if status.code == 401 => {
+            let next = "look at the credentials of the kubeconfig";
+            unreached(format!("{url} does not know who asks ({}): {next}", status.message))
+        }
+        Some(status) if status.code == 403 => {
+            let next = "use other credentials, or bind the roles that `steersman rbac` prints";
+            Ending::Lacking(format!("{url} does not allow it: {}: {next}", status.message)).into()
+        }
+        Some(status) => unreached(format!("{url} has refused: {}: is it a Kubernetes API server?", status.message)),
+        None => {
+            let next = "is it up, and are its address and the credentials right?";
+            unreached(format!("{url} cannot be asked: {}: {next}", told(&error)))
+        }
+    }
 }
 
 /// Without a name and a password, should somebody have put them there.
@@ -116,17 +132,25 @@ fn unreached(text: String) -> anyhow::Error {
     Ending::Unreachable(text).into()
 }
 
-/// With what it comes from, each once: clients wrap and wrap. Of each the first line: a parser's others show what stands around, which may be a token.
-fn told(error: &dyn std::error::Error) -> String {
-    let line = |error: &dyn std::error::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
-    let mut text = line(error);
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let words = line(cause);
-        if !text.contains(&words) {
+/// With what it comes from, each once: clients wrap and wrap. Of each the first line: a parser's others show what stands around, which may be a token. Nor is there
+/// anything of what a plugin was given, or has said.
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = || successors(Some(error), |error| error.source());
+    let plugin = causes().find_map(|cause| match cause.downcast_ref() {
+        Some(AuthError::AuthExecRun { out, .. }) => Some(out.status),
+        _ => None,
+    });
+    if let Some(status) = plugin {
+        return format!("the plugin of the kubeconfig that brings credentials has failed ({status}); run it by hand");
+    }
+    let mut text = String::new();
+    for cause in causes() {
+        let words = cause.to_string().lines().next().unwrap_or_default().to_owned();
+        if text.is_empty() {
+            text = words;
+        } else if !text.contains(&words) {
             text = format!("{text}: {words}");
         }
-        next = cause.source();
     }
     text
 }

@@ -1,14 +1,15 @@
 //! `steersman doctor`: whether the controllers could run on a cluster, a line for each thing, and what to do about those that are missing.
 
 use crate::{
-    connect::{Connect, Reached, address, reach},
+    connect::{Connect, Reached, address, explained, impatient, reach},
     ending::Ending,
     permissions,
     run::{Scope, kind_of},
+    say::say,
 };
 use anyhow::Result;
-use k8s_openapi::jiff::SignedDuration;
-use kube::Client;
+use k8s_openapi::{api::core::v1::Namespace, jiff::SignedDuration};
+use kube::{Api, Client};
 use std::fmt;
 
 /// The server says its time in seconds, and its answer takes a moment.
@@ -46,10 +47,12 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
     let config = flags.connect.config().await?;
     let Reached { version, took, ahead } = reach(&config).await?;
     let fine = format!("cluster: {} answers, {version}, in {} ms", address(&config), took.as_millis());
-    let mut missing = told([Finding::Fine(fine), clocks(ahead)]);
-    let client = Client::try_from(config.clone())?;
-    missing += told(definitions(&client, &flags.scope).await?);
-    missing += told(allowed(&client, &flags.scope, &flags.scope.lease_namespace(&config)).await?);
+    let mut missing = told([Finding::Fine(fine), clocks(ahead)])?;
+    let (client, lease_namespace) = (Client::try_from(impatient(&config))?, flags.scope.lease_namespace(&config));
+    let explained = |error| explained(error, &config);
+    missing += told(namespaces(&client, &flags.scope, &lease_namespace).await)?;
+    missing += told(definitions(&client, &flags.scope).await.map_err(explained)?)?;
+    missing += told(allowed(&client, &flags.scope, &lease_namespace).await.map_err(explained)?)?;
     match missing {
         0 => Ok(()),
         1 => Err(Ending::Lacking("one thing is missing on the cluster, see above".into()).into()),
@@ -58,12 +61,35 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
 }
 
 /// How many are missing.
-fn told(findings: impl IntoIterator<Item = Finding>) -> usize {
-    let tell = |finding: &Finding| {
-        println!("{finding}");
-        matches!(finding, Finding::Missing(_))
-    };
-    findings.into_iter().filter(tell).count()
+fn told(findings: impl IntoIterator<Item = Finding>) -> Result<usize> {
+    let mut missing = 0;
+    for finding in findings {
+        say(&finding)?;
+        missing += usize::from(matches!(finding, Finding::Missing(_)));
+    }
+    Ok(missing)
+}
+
+/// Those that are named. Who may not look for them is told nothing.
+async fn namespaces(client: &Client, scope: &Scope, lease_namespace: &str) -> Vec<Finding> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let mut findings = Vec::new();
+    let lease = scope.leader_elect.then_some(lease_namespace);
+    for (name, is_for_lease) in
+        scope.namespaces.iter().map(|name| (name.as_str(), false)).chain(lease.map(|name| (name, true)))
+    {
+        findings.extend(match api.get_metadata_opt(name).await {
+            Ok(Some(_)) => Some(Finding::Fine(format!("namespace: {name}"))),
+            Ok(None) if is_for_lease => Some(Finding::Missing(format!(
+                "namespace: {name}, where the Lease is to be: make it, or name another one"
+            ))),
+            Ok(None) => {
+                Some(Finding::Note(format!("namespace: {name} is not there: nothing will be seen in it before it is")))
+            }
+            Err(_) => None,
+        });
+    }
+    findings
 }
 
 fn clocks(ahead: Option<SignedDuration>) -> Finding {
@@ -78,7 +104,7 @@ fn clocks(ahead: Option<SignedDuration>) -> Finding {
     }
 }
 
-async fn definitions(client: &Client, scope: &Scope) -> Result<Vec<Finding>> {
+async fn definitions(client: &Client, scope: &Scope) -> steersman::client::Result<Vec<Finding>> {
     let (client, mut findings) = (steersman::client::Client::new(client.clone())?, Vec::new());
     for it in scope.controllers.chosen() {
         let own = (it.definitions)().into_iter().map(|definition| (definition, true));
@@ -98,7 +124,7 @@ async fn definitions(client: &Client, scope: &Scope) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-async fn allowed(client: &Client, scope: &Scope, lease_namespace: &str) -> Result<Vec<Finding>> {
+async fn allowed(client: &Client, scope: &Scope, lease_namespace: &str) -> steersman::client::Result<Vec<Finding>> {
     let Some(permissions) = permissions::review(client, scope, lease_namespace).await? else {
         return Ok(vec![Finding::Note("permission: this server does not say who may do what: not looked at".into())]);
     };

@@ -9,7 +9,8 @@
 //! | `connect` | how a cluster is found and reached |
 //! | `permissions` | what they are allowed to do there |
 //! | `first_party` | which controllers there are |
-//! | `ending` | exit codes |
+//! | `sync`, `terminal` | how far the cache is, told while it fills |
+//! | `say`, `ending` | what is said on stdout, and exit codes |
 
 mod connect;
 mod demo;
@@ -19,12 +20,16 @@ mod first_party;
 mod manifests;
 mod permissions;
 mod run;
+mod say;
 mod sync;
 mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use std::process::ExitCode;
+use std::{
+    io::{Write, stderr},
+    process::ExitCode,
+};
 
 /// Controllers for Kubernetes, built on the framework of the same name.
 ///
@@ -63,7 +68,8 @@ async fn main() -> ExitCode {
     let Err(error) = obey(Cli::parse().command.unwrap_or_else(|| Command::Demo(demo::Flags::default()))).await else {
         return ExitCode::SUCCESS;
     };
-    eprintln!("error: {error:#}");
+    // Who reads may have stopped to.
+    drop(writeln!(stderr(), "error: {error:#}"));
     ending::code(&error)
 }
 
@@ -78,7 +84,7 @@ async fn obey(command: Command) -> anyhow::Result<()> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "steersman", &mut script);
-            manifests::write(&script)
+            say::write(&script)
         }
     }
 }

@@ -1,9 +1,12 @@
 //! What to install before: definitions and permissions, as YAML on stdout.
 
-use crate::first_party::{Choice, united};
-use anyhow::{Context, bail};
+use crate::{
+    first_party::{Choice, united},
+    run::namespace,
+    say::write,
+};
+use anyhow::bail;
 use serde_json::{Value, json};
-use std::io::{ErrorKind, Write, stdout};
 use steersman_controllers::manifests::yaml;
 
 /// `steersman crds`
@@ -32,7 +35,7 @@ pub(crate) struct Rbac {
     #[command(flatten)]
     controllers: Choice,
 
-    /// Also the account itself, and the bindings that give it these permissions.
+    /// Also the account itself, and the bindings that give it these permissions. Its namespace has to be there.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<Account>,
 }
@@ -45,8 +48,8 @@ struct Account {
 
 fn account(text: &str) -> anyhow::Result<Account> {
     match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(Account { namespace: namespace.into(), name: name.into() })
+        Some((space, name)) if namespace(space).is_ok() && namespace(name).is_ok() => {
+            Ok(Account { namespace: space.into(), name: name.into() })
         }
         _ => bail!("write it as NAMESPACE/NAME, for instance capi-system/steersman"),
     }
@@ -87,15 +90,6 @@ pub(crate) fn print(manifests: &[Value]) -> anyhow::Result<()> {
     write(yaml(manifests).as_bytes())
 }
 
-/// Who reads may stop to at any time.
-pub(crate) fn write(text: &[u8]) -> anyhow::Result<()> {
-    let mut stdout = stdout().lock();
-    match stdout.write_all(text).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to stdout"),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_account_without_a_namespace_is_refused_with_an_example() {
-        for text in ["steersman", "/x", "x/", "a/b/c"] {
+        for text in ["steersman", "/x", "x/", "a/b/c", "A/b"] {
             assert!(account(text).unwrap_err().to_string().contains("capi-system/steersman"), "{text}");
         }
     }

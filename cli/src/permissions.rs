@@ -1,13 +1,15 @@
 //! Which permissions are missing: each verb of each rule of each role is asked for, as whoever asks.
 
-use crate::run::Scope;
-use anyhow::Result;
+use crate::{first_party::united, run::Scope};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams, discovery};
 use serde_json::Value;
 use std::fmt;
+use steersman::client::Result;
 
 /// What may be done with a resource somewhere.
+#[derive(Clone)]
 pub(crate) struct Permission {
     group: String,
     /// With its part: `captcontrolplanes/status`.
@@ -34,30 +36,41 @@ impl fmt::Display for Permission {
     }
 }
 
+/// How many questions are on their way at once.
+const AT_ONCE: usize = 8;
+
 /// `None` if the server does not say who may do what. Leases are asked for where there is to be an election.
 pub(crate) async fn review(client: &Client, scope: &Scope, lease_namespace: &str) -> Result<Option<Vec<Permission>>> {
+    let chosen = scope.controllers.chosen();
+    let known: Vec<_> =
+        chosen.iter().flat_map(|it| (it.definitions)().into_iter().chain((it.dependencies)())).collect();
     let mut all = Vec::new();
-    let roles = scope.controllers.chosen().into_iter().flat_map(|it| (it.roles)());
-    for role in crate::first_party::united(roles) {
+    for role in united(chosen.iter().flat_map(|it| (it.roles)())) {
         let namespaces = match (role["kind"] == "Role", scope.leader_elect) {
             (true, false) => continue,
             (true, true) => vec![lease_namespace.to_owned()],
             (false, _) => scope.namespaces.clone(),
         };
         for permission in role["rules"].as_array().into_iter().flatten().flat_map(needed) {
-            for mut permission in in_each(client, permission, &namespaces).await {
-                for verb in permission.verbs.clone() {
-                    match is_allowed(client, &permission, &verb).await? {
-                        Some(true) => {}
-                        Some(false) => permission.refused.push(verb),
-                        None => return Ok(None),
-                    }
-                }
-                all.push(permission);
-            }
+            all.extend(in_each(client, permission, &namespaces, &known).await);
         }
     }
-    Ok(Some(all))
+    let reviewed = stream::iter(all).map(|permission| reviewed(client, permission)).buffered(AT_ONCE);
+    reviewed
+        .try_fold(Some(Vec::new()), async |all, one| Ok(all.zip(one).map(|(all, one)| [all, vec![one]].concat())))
+        .await
+}
+
+/// With what is refused of it.
+async fn reviewed(client: &Client, mut permission: Permission) -> Result<Option<Permission>> {
+    for verb in permission.verbs.clone() {
+        match is_allowed(client, &permission, &verb).await? {
+            Some(true) => {}
+            Some(false) => permission.refused.push(verb),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(permission))
 }
 
 /// What a rule says, for each of its resources.
@@ -80,9 +93,9 @@ fn needed(rule: &Value) -> Vec<Permission> {
 }
 
 /// Once for each namespace, if there are some and the resource lives in them.
-async fn in_each(client: &Client, permission: Permission, namespaces: &[String]) -> Vec<Permission> {
+async fn in_each(client: &Client, permission: Permission, namespaces: &[String], known: &[Value]) -> Vec<Permission> {
     let Permission { group, resource, verbs, .. } = &permission;
-    if namespaces.is_empty() || !is_namespaced(client, group, resource).await {
+    if namespaces.is_empty() || !is_namespaced(client, group, resource, known).await {
         return vec![permission];
     }
     let of = |namespace: &String| Permission {
@@ -95,13 +108,18 @@ async fn in_each(client: &Client, permission: Permission, namespaces: &[String])
     namespaces.iter().map(of).collect()
 }
 
-/// As far as the server says: what it does not have may live in namespaces.
-async fn is_namespaced(client: &Client, group: &str, resource: &str) -> bool {
+/// As the server says. Of what it does not have, as the definition that we know of says.
+async fn is_namespaced(client: &Client, group: &str, resource: &str, known: &[Value]) -> bool {
     let plural = resource.split('/').next().unwrap_or(resource);
-    let Ok(group) = discovery::group(client, group).await else { return true };
+    let defined = || {
+        let definition =
+            known.iter().find(|it| it["spec"]["group"] == group && it["spec"]["names"]["plural"] == plural);
+        definition.is_none_or(|it| it["spec"]["scope"] == "Namespaced")
+    };
+    let Ok(group) = discovery::group(client, group).await else { return defined() };
     let resources = group.versions().flat_map(|version| group.versioned_resources(version)).collect::<Vec<_>>();
     let found = resources.iter().find(|(resource, _)| resource.plural == plural);
-    found.is_none_or(|(_, capabilities)| capabilities.scope == discovery::Scope::Namespaced)
+    found.map_or_else(defined, |(_, capabilities)| capabilities.scope == discovery::Scope::Namespaced)
 }
 
 /// `None` if the server does not know.

@@ -1,22 +1,23 @@
 //! `steersman run`: the controllers on a cluster.
 
 use crate::{
-    connect::{Connect, address, reach},
+    connect::{Connect, address, explained, impatient, reach},
     ending::Ending,
     first_party::{Choice, FirstParty, Settings},
     permissions, sync,
     terminal::Terminal,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use kube::Config;
 use std::net::SocketAddr;
 use steersman::{
-    admin::Admin,
+    admin::{Admin, AdminError},
     cache::Namespaces,
     controller,
     logging::{self, Format},
     prelude::*,
 };
+use tokio::select;
 
 /// The name of the Lease.
 const LEASE: &str = "steersman";
@@ -51,8 +52,8 @@ pub(crate) struct Scope {
     #[command(flatten)]
     pub(crate) controllers: Choice,
 
-    /// Look only at these namespaces, separated by commas. Default: all.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Look only at these namespaces, separated by commas. Default: all. Secrets that workspaces name have to be in them.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = namespace)]
     pub(crate) namespaces: Vec<String>,
 
     /// Work only while leading, by a Lease: of several processes one does.
@@ -60,7 +61,7 @@ pub(crate) struct Scope {
     pub(crate) leader_elect: bool,
 
     /// Where the Lease is. Default: the namespace of the connection, in a pod its own.
-    #[arg(long, value_name = "NAMESPACE", requires = "leader_elect")]
+    #[arg(long, value_name = "NAMESPACE", requires = "leader_elect", value_parser = namespace)]
     leader_elect_namespace: Option<String>,
 }
 
@@ -68,6 +69,16 @@ impl Scope {
     pub(crate) fn lease_namespace(&self, config: &Config) -> String {
         self.leader_elect_namespace.clone().unwrap_or_else(|| config.default_namespace.clone())
     }
+}
+
+/// As an argument: what can be none is refused before anything is asked.
+pub(crate) fn namespace(text: &str) -> Result<String> {
+    let is_label = (1..=63).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    ensure!(is_label, "use at most 63 of a-z, 0-9 and `-`, and no `-` at either end");
+    Ok(text.to_owned())
 }
 
 /// What is logged, to stderr.
@@ -101,30 +112,47 @@ impl Log {
 }
 
 pub(crate) async fn run(flags: Flags) -> Result<()> {
-    let terminal = Terminal::new();
+    let (terminal, mut stopped) = (Terminal::new(), tokio::spawn(signals::shutdown()));
     flags.log.init(&terminal)?;
-    let config = flags.connect.config().await?;
-    let reached = reach(&config).await?;
-    tracing::info!(server = address(&config), version = reached.version, "reached the cluster");
     let chosen = flags.scope.controllers.chosen();
-    defined(&config, &chosen).await?;
-    permitted(&config, &flags.scope).await?;
+    let config = select! {
+        config = flags.looked_at() => config?,
+        _ = &mut stopped => return Ok(()),
+    };
 
     let manager = flags.manager(config)?;
     for it in &chosen {
         (it.add_to)(&manager, &flags.settings).with_context(|| format!("controller {}", it.name))?;
     }
-    let admin = manager.serve_admin(Admin { address: flags.admin, ..Admin::default() });
-    let admin = admin.context("--admin")?.address();
+    let admin = serve_admin(&manager, flags.admin)?;
     sync::tell(&manager, &terminal)?;
     let controllers = chosen.iter().map(|it| it.name).collect::<Vec<_>>().join(",");
     tracing::info!(controllers, %admin, "starting");
-    manager.run_until(signals::shutdown()).await?;
+    manager.run_until(async { drop(stopped.await) }).await?;
     tracing::info!("stopped");
     Ok(())
 }
 
+/// Where it listens.
+pub(crate) fn serve_admin(manager: &Manager, address: SocketAddr) -> Result<SocketAddr> {
+    match manager.serve_admin(Admin { address, ..Admin::default() }) {
+        Ok(admin) => Ok(admin.address()),
+        Err(AdminError::Bind { address, error, hint }) => bail!("cannot listen on {address}: {error}: {hint} --admin"),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Flags {
+    /// The cluster, if the controllers could run there.
+    async fn looked_at(&self) -> Result<Config> {
+        let config = self.connect.config().await?;
+        let reached = reach(&config).await?;
+        tracing::info!(server = address(&config), version = reached.version, "reached the cluster");
+        defined(&config, &self.scope.controllers.chosen()).await?;
+        permitted(&config, &self.scope).await?;
+        Ok(config)
+    }
+
     fn manager(&self, config: Config) -> Result<Manager> {
         let namespaces = match self.scope.namespaces.as_slice() {
             [] => Namespaces::All,
@@ -142,10 +170,10 @@ impl Flags {
 
 /// The kinds that the controllers are for have to be there: better to say so now than to wait for them in silence.
 async fn defined(config: &Config, chosen: &[FirstParty]) -> Result<()> {
-    let client = Client::new(config.clone())?;
+    let client = Client::new(impatient(config))?;
     for definition in chosen.iter().flat_map(|it| (it.definitions)()) {
         let kind = kind_of(&definition);
-        if client.discover(&kind).await?.is_none() {
+        if client.discover(&kind).await.map_err(|error| explained(error, config))?.is_none() {
             let missing = format!("the cluster has no {} of {}", kind.kind, kind.api_version());
             return Err(
                 Ending::Lacking(format!("{missing}: install it with `steersman crds | kubectl apply -f -`")).into()
@@ -157,7 +185,7 @@ async fn defined(config: &Config, chosen: &[FirstParty]) -> Result<()> {
 
 /// Without the permission to see its own kinds, a controller has nothing to do. What else is not allowed may not be needed.
 async fn permitted(config: &Config, scope: &Scope) -> Result<()> {
-    let client = kube::Client::try_from(config.clone())?;
+    let client = kube::Client::try_from(impatient(config))?;
     let own: Vec<_> = scope
         .controllers
         .chosen()
@@ -165,7 +193,8 @@ async fn permitted(config: &Config, scope: &Scope) -> Result<()> {
         .flat_map(|it| (it.definitions)())
         .map(|it| it["spec"]["names"]["plural"].clone())
         .collect();
-    let reviewed = permissions::review(&client, scope, &scope.lease_namespace(config)).await?.unwrap_or_default();
+    let reviewed = permissions::review(&client, scope, &scope.lease_namespace(config)).await;
+    let reviewed = reviewed.map_err(|error| explained(error, config))?.unwrap_or_default();
     let mut needed = Vec::new();
     for permission in reviewed.iter().filter(|it| !it.refused.is_empty()) {
         tracing::warn!(%permission, "not allowed: `steersman rbac` prints the roles to bind");

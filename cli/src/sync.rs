@@ -57,9 +57,9 @@ fn summary(all: usize, waiting: &[String]) -> String {
     format!("syncing: {done} of {all} kinds, waiting for {}{others}", waiting.first().map_or("", String::as_str))
 }
 
-/// Nothing more is to be expected soon.
+/// It is there, or why not is told: when it mends is the server's affair.
 fn is_settled(report: &InformerReport) -> bool {
-    matches!(report.state, InformerState::Synced | InformerState::Absent { .. } | InformerState::Removed)
+    !matches!(report.state, InformerState::Idle | InformerState::Starting)
 }
 
 fn name(report: &InformerReport) -> String {

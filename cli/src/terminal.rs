@@ -7,6 +7,7 @@ use std::{
     io::{self, IsTerminal, Write, stderr},
     sync::Arc,
 };
+use terminal_size::{Width, terminal_size_of};
 
 /// Clones mean the same.
 #[derive(Clone)]
@@ -26,30 +27,48 @@ impl Terminal {
 
     /// Replace the line; take it away with `None`.
     pub(crate) fn show(&self, text: Option<&str>) {
+        let width = terminal_size_of(stderr()).map_or(80, |(Width(columns), _)| columns.into());
         let mut line = self.0.lock();
-        *line = text.map(str::to_owned);
+        *line = text.map(|text| cut(text, width));
         // Decoration: that it cannot be written fails nothing.
-        drop(write!(stderr(), "{CLEARED}{}", text.unwrap_or_default()));
+        drop(write!(stderr(), "{CLEARED}{}", line.as_deref().unwrap_or_default()));
     }
 }
 
-/// A log's lines, each in one call.
+/// So that it is one row: only that one can be cleared.
+fn cut(text: &str, columns: usize) -> String {
+    text.chars().take(columns.saturating_sub(1)).collect()
+}
+
+/// A log's lines, each in one call. Where they cannot be written there is nobody to be told.
 impl Write for Terminal {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         let line = self.0.lock();
         let mut stderr = stderr().lock();
-        match line.as_deref() {
+        drop(match line.as_deref() {
             Some(shown) => {
-                write!(stderr, "{CLEARED}")?;
-                stderr.write_all(lines)?;
-                write!(stderr, "{shown}")?;
+                let all = [CLEARED.as_bytes(), lines, shown.as_bytes()].concat();
+                stderr.write_all(&all)
             }
-            None => stderr.write_all(lines)?,
-        }
+            None => stderr.write_all(lines),
+        });
         Ok(lines.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        stderr().flush()
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_to_less_than_the_terminal_is_wide() {
+        assert_eq!(
+            (cut("syncing", 5).as_str(), cut("syncing", 80).as_str(), cut("x", 0).as_str()),
+            ("sync", "syncing", "")
+        );
     }
 }

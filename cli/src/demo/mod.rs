@@ -2,23 +2,24 @@
 
 mod story;
 
-use crate::first_party::{self, Settings};
+use crate::{
+    first_party::{self, Settings},
+    run::serve_admin,
+    say::say,
+};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::{
-    env, fs,
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
-    process,
+    path::Path,
     time::Duration,
 };
 use steersman::{
-    admin::Admin,
     logging::{self, Format},
     manager::Stage,
     prelude::*,
 };
-use steersman_apiserver::{ApiServer, Kubeconfig};
+use steersman_apiserver::{ApiServer, TemporaryKubeconfig};
 use story::Story;
 use tokio::{select, time::Instant};
 
@@ -49,10 +50,13 @@ impl Default for Flags {
 }
 
 pub(crate) async fn run(flags: Flags) -> Result<()> {
-    // From now on: what comes early must not leave files behind.
+    // As early as can be: what comes before it must not leave files behind.
     let (begun, stopped) = (Instant::now(), tokio::spawn(signals::shutdown()));
     logging::init(Format::Human, &flags.log_filter)?;
-    println!("steersman {}: a Kubernetes API server and its controllers, in this process\n", env!("CARGO_PKG_VERSION"));
+    say(format_args!(
+        "steersman {}: a Kubernetes API server and its controllers, in this process\n",
+        env!("CARGO_PKG_VERSION")
+    ))?;
     let server = ApiServer::new(steersman_apiserver::Options::default())?;
     let kinds = install(&server).await?;
     let serving = server.listen(free_port(), None).await?;
@@ -61,19 +65,18 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
     for it in first_party::ALL {
         (it.add_to)(&manager, &Settings::default()).with_context(|| format!("controller {}", it.name))?;
     }
-    let admin = manager.serve_admin(Admin { address: flags.admin, ..Admin::default() }).context("--admin")?.address();
-    let kubeconfig = KubeconfigFile::write(&serving.kubeconfig())?;
+    let admin = serve_admin(&manager, flags.admin)?;
+    let kubeconfig = TemporaryKubeconfig::write(&serving.kubeconfig())?;
 
     let story = Story::new(manager.handle(), begun)?;
-    story.say(&format!("the API server listens on {}, and has {kinds}", serving.url()));
-    let next = next(&kubeconfig.path, admin);
+    story.say(&format!("the API server listens on {}, and has {kinds}", serving.url()))?;
+    let next = next(kubeconfig.path(), admin);
     manager.add(Stage::Leader, "the story", async move |cx| {
         select! {
             () = cx.stopped() => return Ok(()),
             ended = story.tell() => ended?,
         }
-        println!("\n{next}");
-        Ok(())
+        say(format_args!("\n{next}"))
     })?;
     let ran = manager.run_until(async { drop(stopped.await) }).await;
     serving.stop().await;
@@ -101,25 +104,4 @@ fn next(kubeconfig: &Path, admin: SocketAddr) -> String {
         kubeconfig.display(),
         story::NAMESPACE,
     )
-}
-
-/// For kubectl, for as long as this lives.
-struct KubeconfigFile {
-    path: PathBuf,
-}
-
-impl KubeconfigFile {
-    fn write(kubeconfig: &Kubeconfig) -> Result<Self> {
-        let path = env::temp_dir().join(format!("steersman-{}.kubeconfig", process::id()));
-        kubeconfig.write(&path)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for KubeconfigFile {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path) {
-            eprintln!("note: {} could not be removed: {error}", self.path.display());
-        }
-    }
 }

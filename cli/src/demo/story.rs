@@ -2,6 +2,7 @@
 //!
 //! The controllers are not told about it: they see what anybody sees. Terraform and its operator are played by plain writes.
 
+use crate::say::say;
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::core::DynamicObject;
@@ -34,27 +35,27 @@ impl Story {
     }
 
     /// A line, with the time since the process began.
-    pub(super) fn say(&self, line: &str) {
-        println!("{:>7.3} s  {line}", self.begun.elapsed().as_secs_f64());
+    pub(super) fn say(&self, line: &str) -> Result<()> {
+        say(format_args!("{:>7.3} s  {line}", self.begun.elapsed().as_secs_f64()))
     }
 
     pub(super) async fn tell(&self) -> Result<()> {
         let names = self.manager.controllers().into_iter().map(|it| it.name).collect::<Vec<_>>().join(", ");
-        self.say(&format!("the manager runs: {names}"));
+        self.say(&format!("the manager runs: {names}"))?;
         self.client.create(&object::<Namespace>(json!({"metadata": {"name": NAMESPACE}}))?).await?;
 
-        println!("\n           Terraform says where the control plane of shop listens, in an output of its workspace");
+        say("\n           Terraform says where the control plane of shop listens, in an output of its workspace")?;
         self.make("shop").await?;
         self.make_workspace("shop", "https://4C1D2A.gr7.eu-west-1.eks.amazonaws.com").await?;
         self.reaches("shop", "4C1D2A.gr7.eu-west-1.eks.amazonaws.com:443").await?;
 
-        println!("\n           That of bank is sensitive: the output is empty, and the endpoint is in a secret");
+        say("\n           That of bank is sensitive: the output is empty, and the endpoint is in a secret")?;
         self.make("bank").await?;
         self.make_workspace("bank", "").await?;
         self.write_secret("https://blue.bank.example.com:6443").await?;
         self.reaches("bank", "blue.bank.example.com:6443").await?;
 
-        println!("\n           The secret rotates, and the endpoint follows");
+        say("\n           The secret rotates, and the endpoint follows")?;
         self.write_secret("https://green.bank.example.com:6443").await?;
         self.reaches("bank", "green.bank.example.com:6443").await
     }
@@ -71,11 +72,10 @@ impl Story {
         self.client.status().patch::<WorkspaceTemplateApply>(&ObjectKey::new(NAMESPACE, &apply), &status).await?;
         let spec = json!({"version": "1.31", "workspaceTemplateRef": {"name": "eks"}});
         self.client.create(&object::<CAPTControlPlane>(json!({"metadata": metadata(name), "spec": spec}))?).await?;
-        self.say(&format!("made      Cluster, WorkspaceTemplateApply and CAPTControlPlane {NAMESPACE}/{name}"));
+        self.say(&format!("made      Cluster, WorkspaceTemplateApply and CAPTControlPlane {NAMESPACE}/{name}"))?;
         let plane = self.until(&self.planes, name, |plane| condition(plane).is_some()).await?;
         let (status, reason) = condition(&plane).unwrap_or_default();
-        self.say(&format!("says      CAPTControlPlane {NAMESPACE}/{name}: {ENDPOINT_READY} {status}, {reason}"));
-        Ok(())
+        self.say(&format!("says      CAPTControlPlane {NAMESPACE}/{name}: {ENDPOINT_READY} {status}, {reason}"))
     }
 
     /// What Terraform makes.
@@ -89,8 +89,7 @@ impl Story {
         self.client.create(&object::<DynamicObject>(workspace)?).await?;
         let status = Patch::Merge(json!({"status": {"atProvider": {"outputs": {"cluster_endpoint": output}}}}));
         self.client.status().dynamic(&kind).patch(&ObjectKey::cluster_scoped(name), &status).await?;
-        self.say(&format!("made      Workspace {name}, whose output cluster_endpoint is {output:?}"));
-        Ok(())
+        self.say(&format!("made      Workspace {name}, whose output cluster_endpoint is {output:?}"))
     }
 
     async fn write_secret(&self, endpoint: &str) -> Result<()> {
@@ -108,20 +107,18 @@ impl Story {
         }
         let verb = if is_there { "rotated" } else { "made" };
         // Not what a program should print of a secret: but this one was made up a moment ago.
-        self.say(&format!("{verb:<9} Secret {key}, whose cluster_endpoint is {endpoint:?}"));
-        Ok(())
+        self.say(&format!("{verb:<9} Secret {key}, whose cluster_endpoint is {endpoint:?}"))
     }
 
     async fn reaches(&self, name: &str, endpoint: &str) -> Result<()> {
         let has = |it: Option<&Endpoint>| it.is_some_and(|it| format!("{}:{}", it.host, it.port) == endpoint);
         self.until(&self.planes, name, |plane| has(plane.spec.control_plane_endpoint.as_ref())).await?;
-        self.say(&format!("reached   CAPTControlPlane {NAMESPACE}/{name}: {endpoint}"));
+        self.say(&format!("reached   CAPTControlPlane {NAMESPACE}/{name}: {endpoint}"))?;
         self.until(&self.clusters, name, |cluster| has(cluster.spec.control_plane_endpoint.as_ref())).await?;
-        self.say(&format!("reached   Cluster {NAMESPACE}/{name}: {endpoint}"));
+        self.say(&format!("reached   Cluster {NAMESPACE}/{name}: {endpoint}"))?;
         let is_ready = |plane: &CAPTControlPlane| condition(plane).is_some_and(|(status, _)| status == "True");
         self.until(&self.planes, name, is_ready).await?;
-        self.say(&format!("says      CAPTControlPlane {NAMESPACE}/{name}: {ENDPOINT_READY} True"));
-        Ok(())
+        self.say(&format!("says      CAPTControlPlane {NAMESPACE}/{name}: {ENDPOINT_READY} True"))
     }
 
     /// Until the object is so, as the cache tells.
@@ -145,7 +142,7 @@ impl Story {
         let kind = &informer.gvk().kind;
         timeout(PATIENCE, seen).await.with_context(|| {
             let seconds = PATIENCE.as_secs();
-            format!("nothing has happened to {kind} {key} within {seconds} s: see what the controllers say with `--log-filter info`")
+            format!("nothing has happened to {kind} {key} within {seconds} s: see what the controllers say with `steersman demo --log-filter info`")
         })?
     }
 }

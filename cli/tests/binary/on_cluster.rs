@@ -1,6 +1,9 @@
 //! On a cluster: whether it could run there, and running there.
 
-use super::process::{Process, command, ended, text};
+use super::{
+    kubectl::kubectl,
+    process::{Process, command, ended, text},
+};
 use anyhow::{Context, Result};
 use k8s_openapi::api::{coordination::v1::Lease, rbac::v1::ClusterRole};
 use kube::core::DynamicObject;
@@ -127,6 +130,45 @@ async fn a_second_signal_ends_it_at_once_whatever_it_waits_for() -> Result<()> {
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(ended.stderr.lines().last().is_some_and(|line| line.contains("ending at once")), "{}", ended.stderr);
     Ok(())
+}
+
+#[test]
+fn what_is_printed_is_applied_by_kubectl() {
+    run_real(async |env: Env| -> Result<()> {
+        let (namespace, kubeconfig, directory) =
+            (env.namespace("apply").await?, env.kubeconfig().await?, tempfile::tempdir()?);
+        let account = format!("{namespace}/steersman");
+        for arguments in [&["crds", "--with-dependencies"][..], &["rbac", "--service-account", &account]] {
+            let file = directory.path().join(arguments[0]);
+            std::fs::write(&file, ended(arguments).await?.stdout)?;
+            if let Some(said) =
+                kubectl(&kubeconfig, &format!("apply --server-side --force-conflicts -f {}", text(&file))).await?
+            {
+                assert!(said.lines().count() >= 4, "{said}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn credentials_that_are_wrong_or_not_enough_are_told_apart() {
+    run_real(async |env: Env| -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("kubeconfig");
+        let admin: Value = serde_json::from_str(&std::fs::read_to_string(env.kubeconfig().await?)?)?;
+        for (user, code, word) in [(json!({"token": "wrong"}), 3, "credentials"), (json!({}), 4, "steersman rbac")] {
+            let mut config = admin.clone();
+            config["users"][0]["user"] = user;
+            std::fs::write(&path, config.to_string())?;
+            for verb in ["run", "doctor"] {
+                let ended = ended(&[verb, "--kubeconfig", text(&path)]).await?;
+                assert_eq!(ended.code, Some(code), "{}", ended.stderr);
+                assert!(ended.stderr.lines().last().is_some_and(|line| line.contains(word)), "{}", ended.stderr);
+            }
+        }
+        Ok(())
+    });
 }
 
 #[test]
