@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::{
     Client, Config,
-    client::{AuthError, Body},
+    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
     core::Status,
 };
@@ -132,19 +132,10 @@ fn unreached(text: String) -> anyhow::Error {
     Ending::Unreachable(text).into()
 }
 
-/// With what it comes from, each once: clients wrap and wrap. Of each the first line: a parser's others show what stands around, which may be a token. Nor is there
-/// anything of what a plugin was given, or has said.
+/// With what it comes from, each once: clients wrap and wrap. Of each the first line: a parser's others show what stands around, which may be a token.
 fn told(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = || successors(Some(error), |error| error.source());
-    let plugin = causes().find_map(|cause| match cause.downcast_ref() {
-        Some(AuthError::AuthExecRun { out, .. }) => Some(out.status),
-        _ => None,
-    });
-    if let Some(status) = plugin {
-        return format!("the plugin of the kubeconfig that brings credentials has failed ({status}); run it by hand");
-    }
     let mut text = String::new();
-    for cause in causes() {
+    for cause in successors(Some(error), |error| error.source()) {
         let words = cause.to_string().lines().next().unwrap_or_default().to_owned();
         if text.is_empty() {
             text = words;

@@ -48,8 +48,9 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
     let Reached { version, took, ahead } = reach(&config).await?;
     let fine = format!("cluster: {} answers, {version}, in {} ms", address(&config), took.as_millis());
     let mut missing = told([Finding::Fine(fine), clocks(ahead)])?;
-    let (client, lease_namespace) = (Client::try_from(impatient(&config))?, flags.scope.lease_namespace(&config));
     let explained = |error| explained(error, &config);
+    let client = Client::try_from(impatient(&config)).map_err(|error| explained(error.into()))?;
+    let lease_namespace = flags.scope.lease_namespace(&config);
     missing += told(namespaces(&client, &flags.scope, &lease_namespace).await)?;
     missing += told(definitions(&client, &flags.scope).await.map_err(explained)?)?;
     missing += told(allowed(&client, &flags.scope, &lease_namespace).await.map_err(explained)?)?;

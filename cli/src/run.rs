@@ -170,7 +170,7 @@ impl Flags {
 
 /// The kinds that the controllers are for have to be there: better to say so now than to wait for them in silence.
 async fn defined(config: &Config, chosen: &[FirstParty]) -> Result<()> {
-    let client = Client::new(impatient(config))?;
+    let client = Client::new(impatient(config)).map_err(|error| explained(error, config))?;
     for definition in chosen.iter().flat_map(|it| (it.definitions)()) {
         let kind = kind_of(&definition);
         if client.discover(&kind).await.map_err(|error| explained(error, config))?.is_none() {
@@ -185,7 +185,7 @@ async fn defined(config: &Config, chosen: &[FirstParty]) -> Result<()> {
 
 /// Without the permission to see its own kinds, a controller has nothing to do. What else is not allowed may not be needed.
 async fn permitted(config: &Config, scope: &Scope) -> Result<()> {
-    let client = kube::Client::try_from(impatient(config))?;
+    let client = kube::Client::try_from(impatient(config)).map_err(|error| explained(error.into(), config))?;
     let own: Vec<_> = scope
         .controllers
         .chosen()

@@ -1,6 +1,6 @@
 //! How to reach a cluster.
 
-use super::Link;
+use super::{Link, discreet::discreet};
 use kube_client::{Client, Config};
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl Connection {
         match self {
             Self::Config(config) => {
                 let host = host(&config);
-                Ok(Link::new(Client::try_from(*config)?, host))
+                Ok(Link::new(Client::try_from(*config).map_err(discreet)?, host))
             }
             Self::Client(client) => Ok(client.into()),
         }

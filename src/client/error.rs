@@ -1,5 +1,6 @@
 //! What can go wrong with a read or a write. Each text says what to do next, or is the server's own.
 
+use super::discreet::discreet;
 use crate::{
     cache::CacheError,
     fence::Fenced,
@@ -237,7 +238,7 @@ impl From<Status> for Error {
 /// For what is done with [`Client::kube`](super::Client::kube).
 impl From<kube_client::Error> for Error {
     fn from(error: kube_client::Error) -> Self {
-        match error {
+        match discreet(error) {
             kube_client::Error::Api(status) => Self::Refused(Refusal(status)),
             other => Self::Connection(other),
         }

@@ -1,6 +1,6 @@
 //! A client of kube's, and what it was asked: every request that goes through a [`Link`] is counted by how it ended.
 
-use super::wire::refusal;
+use super::{discreet::discreet, wire::refusal};
 use crate::{
     cache::Cache,
     page::{Page, Sample},
@@ -52,7 +52,7 @@ impl Link {
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let unanswered = self.requests.unanswered(request.method());
-        let answer = self.kube.send(request).await;
+        let answer = self.kube.send(request).await.map_err(discreet);
         unanswered.ended(answer.as_ref().ok().map(|response| response.status().as_u16()));
         answer
     }
@@ -73,7 +73,7 @@ impl Link {
         request: Request<Vec<u8>>,
     ) -> Result<impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<>, Error> {
         let unanswered = self.requests.unanswered(request.method());
-        let watch = self.kube.request_events(request).await;
+        let watch = self.kube.request_events(request).await.map_err(discreet);
         let ended = match &watch {
             Ok(_) => Some(200),
             Err(Error::Api(status)) => Some(status.code),

@@ -46,6 +46,7 @@ mod connection;
 mod consistency;
 mod diff;
 mod discovery;
+mod discreet;
 mod dynamic;
 mod error;
 mod finalizer;
