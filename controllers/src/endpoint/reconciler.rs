@@ -8,7 +8,7 @@ use super::{
     health::ENDPOINT_HEALTHY,
     metrics::Metrics,
     related::cluster_of,
-    retrieve::{Retrieval, Retrieved},
+    retrieve::{Retrieval, Retrieved, if_any},
     status::State,
     types::{CAPTControlPlane, Cluster, Endpoint},
 };
@@ -110,7 +110,7 @@ impl EndpointReconciler {
             self.metrics.changed(&ObjectKey::of(&*plane));
         }
         let key = cluster_of(&plane);
-        let Some(cluster) = self.client.get::<Cluster>(&key).await? else {
+        let Some(cluster) = if_any(self.client.get::<Cluster>(&key).await)? else {
             let message = format!("Cluster {key} is not there yet");
             return Ok((plane, State::Waiting { reason: "WaitingForCluster", message }));
         };
@@ -127,7 +127,7 @@ impl EndpointReconciler {
     /// Take our endpoint off the cluster, and nobody else's.
     async fn clear(&self, plane: &CAPTControlPlane) -> Result<()> {
         let Some(ours) = plane.endpoint() else { return Ok(()) };
-        if let Some(cluster) = self.client.get::<Cluster>(&cluster_of(plane)).await? {
+        if let Some(cluster) = if_any(self.client.get::<Cluster>(&cluster_of(plane)).await)? {
             self.write(cluster, None, |there| there == ours).await?;
         }
         Ok(())

@@ -97,7 +97,7 @@ impl Retrieval {
     /// Or what is missing.
     async fn workspace(&self, plane: &CAPTControlPlane) -> client::Result<Result<Arc<DynamicObject>, String>> {
         let (key, kind) = (apply_of(plane), workspace_kind());
-        let Some(apply) = self.client.get::<WorkspaceTemplateApply>(&key).await? else {
+        let Some(apply) = if_any(self.client.get::<WorkspaceTemplateApply>(&key).await)? else {
             return Ok(Err(format!("WorkspaceTemplateApply {key} is not there yet")));
         };
         let name = apply.status.as_ref().and_then(|status| status.workspace_name.as_deref());
@@ -108,7 +108,7 @@ impl Retrieval {
             return Ok(Err(format!("the server has no {} of {}", kind.kind, kind.api_version())));
         };
         let key = discovered.key(key.namespace(), name);
-        let workspace = self.client.dynamic(&kind).get(&key).await?;
+        let workspace = if_any(self.client.dynamic(&kind).get(&key).await)?;
         Ok(workspace.ok_or_else(|| format!("Workspace {key} is not there yet")))
     }
 
@@ -142,6 +142,14 @@ impl Retrieval {
         let read = sources::secret(&secret);
         self.memo.put(plane, Origin::Secret, &secret.metadata, read.clone());
         Ok(Some(read))
+    }
+}
+
+/// Of a kind that the server does not have, there is nothing yet.
+pub(super) fn if_any<T>(read: client::Result<Option<T>>) -> client::Result<Option<T>> {
+    match read {
+        Err(error) if error.is_absent() => Ok(None),
+        read => read,
     }
 }
 

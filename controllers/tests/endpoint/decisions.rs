@@ -23,7 +23,7 @@
 //! | 1 merge patch of the endpoint alone | `writes::an_endpoint_is_one_merge_patch_to_each_and_the_control_plane_is_first` |
 //! | 2 raw, then base64 | `a_secret_is_read_as_it_stands_and_then_as_base64` |
 //! | 3 bare host and port, old ones rewritten | `propagation::a_whole_url_as_the_host_is_made_a_host` |
-//! | 4 missing is waiting | `what_is_missing_is_waited_for_and_no_failure` |
+//! | 4 missing is waiting | `what_is_missing_is_waited_for_and_no_failure`, `alone`: also of a kind that is absent |
 //! | 5 a failure stops the pass | `writes::what_becomes_invalid_is_said_and_nothing_else_is_touched` |
 //! | 6 what was written is verified | `writes::an_endpoint_that_is_not_there_after_it_was_written_is_written_again` |
 //! | 7 rules | `rights` |

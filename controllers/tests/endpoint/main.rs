@@ -1,5 +1,6 @@
 //! The endpoint's controller, on the embedded server and on the real one.
 
+mod alone;
 mod between;
 mod chaos;
 mod counted;
