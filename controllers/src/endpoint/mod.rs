@@ -11,6 +11,7 @@
 //! | `WorkspaceNotReady`, `EndpointNotReady` | False | something is not there yet |
 //! | `WaitingForCluster` | False | the control plane has it, and there is no cluster yet |
 //! | `InvalidEndpoint` | False | it is no endpoint: mend it where it comes from |
+//! | `EndpointUpdateFailed` | False | twice in a row something could not be read or written; it is tried again, less and less often. Once is not worth a word, nor is a conflict |
 //!
 //! `EndpointHealthy`, if [wanted](Options::health), says whether somebody answers there, and nothing depends on it:
 //!
@@ -26,6 +27,7 @@
 
 mod address;
 mod definitions;
+mod failure;
 mod health;
 mod memo;
 mod metrics;

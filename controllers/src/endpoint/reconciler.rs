@@ -5,6 +5,7 @@
 
 use super::{
     address::Address,
+    failure::{self, Failed},
     health::ENDPOINT_HEALTHY,
     metrics::Metrics,
     related::cluster_of,
@@ -12,12 +13,14 @@ use super::{
     status::State,
     types::{CAPTControlPlane, Cluster, Endpoint},
 };
+use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
 use steersman::{
     client::{self, Finalize},
     object::StaticKind,
     prelude::*,
+    reconcile,
     recorder::{EventType, Recorder},
     workqueue::Limiter,
 };
@@ -45,14 +48,23 @@ pub(super) struct EndpointReconciler {
 }
 
 impl Reconciler for EndpointReconciler {
-    async fn reconcile(&self, request: Request, _cx: &Context) -> Result<Outcome> {
+    async fn reconcile(&self, request: Request, cx: &Context) -> Result<Outcome> {
         let Some(plane) = self.client.get::<CAPTControlPlane>(&request).await? else {
             self.retrieval.memo.forget(&request);
             self.metrics.forget(&request);
             return Ok(Outcome::done());
         };
         match self.client.finalizer(plane, FINALIZER).await? {
-            Finalize::Active(plane) => self.pass(plane).await,
+            Finalize::Active(plane) => match self.pass(plane).await {
+                Ok((plane, state)) => {
+                    self.tell(&plane, &state).await?;
+                    Ok(state.outcome())
+                }
+                Err(error) => {
+                    self.tell_of(&error, &request, cx).await;
+                    Err(error)
+                }
+            },
             Finalize::Deleting(deletion) => {
                 self.clear(deletion.object()).await?;
                 deletion.finish().await?;
@@ -64,7 +76,8 @@ impl Reconciler for EndpointReconciler {
 }
 
 impl EndpointReconciler {
-    async fn pass(&self, plane: Arc<CAPTControlPlane>) -> Result<Outcome> {
+    /// What there is to say, of the control plane as it is afterwards.
+    async fn pass(&self, plane: Arc<CAPTControlPlane>) -> Result<(Arc<CAPTControlPlane>, State)> {
         let (address, state) = match self.retrieval.of(&plane).await? {
             Retrieved::Found { address, origin } => {
                 let message = format!("{address}, from {origin}");
@@ -77,23 +90,32 @@ impl EndpointReconciler {
             },
             Retrieved::Invalid { message, .. } => (None, State::Invalid { message }),
         };
-        let (plane, state) = match address {
-            Some(address) => self.propagate(plane, &address, state).await?,
-            None => (plane, state),
-        };
-        let mut told = (*plane).clone();
-        let mut status = state.applied(&plane, Timestamp::now());
+        match address {
+            Some(address) => self.propagate(plane, &address, state).await,
+            None => Ok((plane, state)),
+        }
+    }
+
+    async fn tell(&self, plane: &CAPTControlPlane, state: &State) -> Result<()> {
+        let mut told = plane.clone();
+        let mut status = state.applied(plane, Timestamp::now());
         if !self.checks_health {
             // From when it was checked: nobody knows any more.
             status.conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY);
         }
         told.status = Some(status);
-        self.client.status().patch_from(&*plane, &told).await?;
-        Ok(match state {
-            State::Ready { .. } => Outcome::requeue_after(WHEN_READY),
-            State::Waiting { .. } => Outcome::requeue_after(WHEN_WAITING),
-            State::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
-        })
+        self.client.status().patch_from(plane, &told).await?;
+        Ok(())
+    }
+
+    /// Of a failure, as far as somebody hears it: it is the failure that counts. What was said before is believed until the next try, so that it does not come and go
+    /// with each answer that is lost.
+    async fn tell_of(&self, error: &reconcile::Error, plane: &ObjectKey, cx: &Context) {
+        let Some(message) = failure::words(error).filter(|_| cx.attempt() > 1) else { return };
+        let Ok(Some(plane)) = self.client.get::<CAPTControlPlane>(plane).await else { return };
+        if let Err(unheard) = self.tell(&plane, &State::Failed { message }).await {
+            tracing::debug!(plane = %ObjectKey::of(&*plane), error = format!("{unheard:#}"), "a failure was not told");
+        }
     }
 
     /// To the control plane, and when that has it, to its cluster.
@@ -110,7 +132,7 @@ impl EndpointReconciler {
             self.metrics.changed(&ObjectKey::of(&*plane));
         }
         let key = cluster_of(&plane);
-        let Some(cluster) = if_any(self.client.get::<Cluster>(&key).await)? else {
+        let Some(cluster) = if_any(self.client.get::<Cluster>(&key).await).context(Failed::Reading(Cluster::KIND))? else {
             let message = format!("Cluster {key} is not there yet");
             return Ok((plane, State::Waiting { reason: "WaitingForCluster", message }));
         };
@@ -152,11 +174,10 @@ impl EndpointReconciler {
             self.metrics.propagated(K::TARGET, written.as_ref().is_ok_and(|written| written.endpoint() == wanted));
             match written {
                 Ok(written) => {
-                    anyhow::ensure!(
-                        written.endpoint() == wanted,
-                        "{} {key} was written and has another endpoint",
-                        K::TARGET
-                    );
+                    if written.endpoint() != wanted {
+                        let error = anyhow::anyhow!("{key} was written and has another endpoint");
+                        return Err(error.context(Failed::Writing(K::KIND)));
+                    }
                     tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
                     object = Arc::new(written);
                     break;
@@ -165,12 +186,23 @@ impl EndpointReconciler {
                 Err(error) if error.is_conflict() && error.retry_after().is_none() && attempt < RETRIES => {
                     self.metrics.retries.inc();
                     sleep(pause.delay(&key, attempt, Instant::now())).await;
-                    object = read_again(&self.client, &key, error).await?;
+                    object = read_again(&self.client, &key, error).await.context(Failed::Reading(K::KIND))?;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error).context(Failed::Writing(K::KIND)),
             }
         }
         Ok(object)
+    }
+}
+
+impl State {
+    /// When to look again.
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Ready { .. } => Outcome::requeue_after(WHEN_READY),
+            Self::Waiting { .. } | Self::Failed { .. } => Outcome::requeue_after(WHEN_WAITING),
+            Self::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
+        }
     }
 }
 
@@ -200,6 +232,7 @@ fn is_valid(endpoint: &Endpoint) -> bool {
 
 /// What endpoints are written to.
 trait HasEndpoint: StaticKind + Clone {
+    const KIND: &'static str;
     /// As metrics have it.
     const TARGET: &'static str;
     fn endpoint(&self) -> Option<&Endpoint>;
@@ -207,6 +240,7 @@ trait HasEndpoint: StaticKind + Clone {
 }
 
 impl HasEndpoint for CAPTControlPlane {
+    const KIND: &'static str = "CAPTControlPlane";
     const TARGET: &'static str = "controlplane";
 
     fn endpoint(&self) -> Option<&Endpoint> {
@@ -219,6 +253,7 @@ impl HasEndpoint for CAPTControlPlane {
 }
 
 impl HasEndpoint for Cluster {
+    const KIND: &'static str = "Cluster";
     const TARGET: &'static str = "cluster";
 
     fn endpoint(&self) -> Option<&Endpoint> {

@@ -18,6 +18,8 @@ pub(crate) enum State {
     Waiting { reason: &'static str, message: String },
     /// Somebody has to mend it.
     Invalid { message: String },
+    /// Something could not be read or written, and is tried again.
+    Failed { message: String },
 }
 
 /// The reason of the failure that is ours: another one's is left alone.
@@ -31,12 +33,13 @@ impl State {
             Self::Ready { reason, message } => ("True", *reason, message),
             Self::Waiting { reason, message } => ("False", *reason, message),
             Self::Invalid { message } => ("False", INVALID, message),
+            Self::Failed { message } => ("False", "EndpointUpdateFailed", message),
         };
         status.ready = matches!(self, Self::Ready { .. });
         status.initialized |= status.ready;
         status.phase = Some(match self {
             Self::Ready { .. } => Phase::Ready,
-            Self::Waiting { .. } => Phase::Creating,
+            Self::Waiting { .. } | Self::Failed { .. } => Phase::Creating,
             Self::Invalid { .. } => Phase::Failed,
         });
         if let Self::Invalid { message } = self {

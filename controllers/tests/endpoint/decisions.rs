@@ -24,7 +24,7 @@
 //! | 2 raw, then base64 | `a_secret_is_read_as_it_stands_and_then_as_base64` |
 //! | 3 bare host and port, old ones rewritten | `propagation::a_whole_url_as_the_host_is_made_a_host` |
 //! | 4 missing is waiting | `what_is_missing_is_waited_for_and_no_failure`, `alone`: also of a kind that is absent |
-//! | 5 a failure stops the pass | `writes::what_becomes_invalid_is_said_and_nothing_else_is_touched` |
+//! | 5 a failure stops the pass, and is said | `writes::a_failure_is_said_and_one_that_is_over_at_once_does_not_unready`, `writes::what_becomes_invalid_is_said_and_nothing_else_is_touched` |
 //! | 6 what was written is verified | `writes::an_endpoint_that_is_not_there_after_it_was_written_is_written_again` |
 //! | 7 rules | `rights` |
 //! | 8 overwritten if different, with an event | `writes::who_replaces_an_endpoint_says_so_once` |
