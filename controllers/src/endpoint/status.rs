@@ -1,4 +1,6 @@
-//! What the endpoint decides of a control plane's status: one condition, and `ready`, `initialized`, `phase` and the failure as far as they follow from it.
+//! What the endpoint decides of a control plane's status: one condition, and `ready`, `initialized` and `phase` as far as they follow from it.
+//!
+//! `failureReason` and `failureMessage` are not ours: the Cluster API takes them for final, copies them to the cluster and never clears them. A phase that they explain stays.
 
 use super::types::{CAPTControlPlane, CAPTControlPlaneStatus, Phase};
 use k8s_openapi::{
@@ -22,9 +24,6 @@ pub(crate) enum State {
     Failed { message: String },
 }
 
-/// The reason of the failure that is ours: another one's is left alone.
-const INVALID: &str = "InvalidEndpoint";
-
 impl State {
     /// The status with this in it. What others have written stays.
     pub(crate) fn applied(&self, plane: &CAPTControlPlane, now: Timestamp) -> CAPTControlPlaneStatus {
@@ -32,21 +31,18 @@ impl State {
         let (met, reason, message) = match self {
             Self::Ready { reason, message } => ("True", *reason, message),
             Self::Waiting { reason, message } => ("False", *reason, message),
-            Self::Invalid { message } => ("False", INVALID, message),
+            Self::Invalid { message } => ("False", "InvalidEndpoint", message),
             Self::Failed { message } => ("False", "EndpointUpdateFailed", message),
         };
         status.ready = matches!(self, Self::Ready { .. });
         status.initialized |= status.ready;
-        status.phase = Some(match self {
-            Self::Ready { .. } => Phase::Ready,
-            Self::Waiting { .. } | Self::Failed { .. } => Phase::Creating,
-            Self::Invalid { .. } => Phase::Failed,
-        });
-        if let Self::Invalid { message } = self {
-            status.failure_reason = Some(INVALID.into());
-            status.failure_message = Some(message.clone());
-        } else if status.failure_reason.as_deref() == Some(INVALID) {
-            (status.failure_reason, status.failure_message) = (None, None);
+        let has_failed_otherwise = status.phase == Some(Phase::Failed) && status.failure_reason.is_some();
+        if !has_failed_otherwise {
+            status.phase = Some(match self {
+                Self::Ready { .. } => Phase::Ready,
+                Self::Waiting { .. } | Self::Failed { .. } => Phase::Creating,
+                Self::Invalid { .. } => Phase::Failed,
+            });
         }
         let condition = Condition {
             type_: ENDPOINT_READY.into(),
@@ -137,12 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_taken_back_if_it_was_ours_and_conditions_of_others_stay() {
+    fn failures_and_conditions_of_others_stay_and_ours_is_no_failure() {
         let status = invalid().applied(&plane(CAPTControlPlaneStatus::default()), at(1));
-        assert_eq!(status.failure_reason.as_deref(), Some(INVALID));
-        assert_eq!(waiting().applied(&plane(status), at(2)).failure_message, None);
+        assert_eq!((status.failure_reason.as_ref(), status.failure_message.as_ref()), (None, None));
+        assert_eq!(ready().applied(&plane(status), at(2)).phase, Some(Phase::Ready), "it was ours");
 
-        let mut others = CAPTControlPlaneStatus { failure_reason: Some("SecretError".into()), ..Default::default() };
+        let mut others = CAPTControlPlaneStatus {
+            phase: Some(Phase::Failed),
+            failure_reason: Some("SecretError".into()),
+            ..CAPTControlPlaneStatus::default()
+        };
         let condition = Condition {
             type_: "SecretsReady".into(),
             status: "False".into(),
@@ -153,7 +153,7 @@ mod tests {
         };
         others.conditions.push(condition.clone());
         let status = ready().applied(&plane(others), at(1));
-        assert_eq!(status.failure_reason.as_deref(), Some("SecretError"));
+        assert_eq!((status.failure_reason.as_deref(), status.phase), (Some("SecretError"), Some(Phase::Failed)));
         assert_eq!(status.conditions[0], condition);
     }
 }
