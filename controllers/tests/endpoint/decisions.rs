@@ -30,7 +30,7 @@
 //! | 8 overwritten if different, with an event | `writes::who_replaces_an_endpoint_says_so_once` |
 //! | 9 deletion clears ours | `propagation::a_deletion_takes_…`, `writes::an_endpoint_is_cleared_by_null` |
 //! | 10 source and host are logged, nothing else | `secrecy` |
-//! | 11 intervals | `it_is_looked_again_after_30_or_5_or_10_seconds` |
+//! | 11 intervals, watches | `it_is_looked_again_after_30_or_5_or_10_seconds`, `watched`: a change of each kind |
 //! | 12 `CAPTCluster` has none | `a_cluster_has_no_endpoint_of_its_own` |
 //! | 13 host and port may be absent | `writes::an_endpoint_that_is_there_in_part_is_none` |
 //! | a which cluster | `the_cluster_is_the_owner_then_the_label_then_the_name` |

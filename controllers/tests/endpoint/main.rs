@@ -14,6 +14,7 @@ mod propagation;
 mod rights;
 mod scope;
 mod secrecy;
+mod watched;
 mod wire;
 mod world;
 mod writes;
