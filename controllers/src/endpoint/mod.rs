@@ -22,6 +22,9 @@
 //! | `NoAuthority`, `InvalidAuthority` | Unknown | it is not known whom to trust there, so nobody is asked |
 //! | `PrivateEndpoint` | Unknown | it can be reached from its own network only |
 //!
+//! When a control plane goes, the endpoint that it has is taken off its cluster, and no other: if it goes after its endpoint has changed, and before the cluster could be
+//! told, what the cluster had before stays there.
+//!
 //! A change anywhere on the way is seen by a watch. Of secrets only metadata is kept in memory; the one that is needed is read when it has changed, and nothing of it is
 //! logged, told or counted but a host that is valid.
 

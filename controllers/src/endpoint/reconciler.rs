@@ -146,10 +146,10 @@ impl EndpointReconciler {
         Ok((plane, state))
     }
 
-    /// Take our endpoint off the cluster, and nobody else's.
+    /// Take our endpoint off the cluster, and nobody else's: ours is the one that the control plane has. The cluster is read from the server, since there is no second look.
     async fn clear(&self, plane: &CAPTControlPlane) -> Result<()> {
         let Some(ours) = plane.endpoint() else { return Ok(()) };
-        if let Some(cluster) = if_any(self.client.get::<Cluster>(&cluster_of(plane)).await)? {
+        if let Some(cluster) = if_any(self.client.live().get::<Cluster>(&cluster_of(plane)).await)? {
             self.write(cluster, None, |there| there == ours).await?;
         }
         Ok(())

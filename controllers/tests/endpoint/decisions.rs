@@ -28,7 +28,7 @@
 //! | 6 what was written is verified | `writes::an_endpoint_that_is_not_there_after_it_was_written_is_written_again` |
 //! | 7 rules | `rights` |
 //! | 8 overwritten if different, with an event | `writes::who_replaces_an_endpoint_says_so_once` |
-//! | 9 deletion clears ours | `propagation::a_deletion_takes_…`, `writes::an_endpoint_is_cleared_by_null` |
+//! | 9 deletion clears ours | `propagation::a_deletion_takes_…`, `writes::an_endpoint_is_cleared_by_null`, `writes::what_is_cleared_is_decided_by_the_server_and_not_from_memory` |
 //! | 10 source and host are logged, nothing else | `secrecy` |
 //! | 11 intervals, watches | `it_is_looked_again_after_30_or_5_or_10_seconds`, `watched`: a change of each kind |
 //! | 12 `CAPTCluster` has none | `a_cluster_has_no_endpoint_of_its_own` |

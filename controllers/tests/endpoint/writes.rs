@@ -77,6 +77,24 @@ steersman::env_test! {
         world.stop().await
     }
 
+    async fn what_is_cleared_is_decided_by_the_server_and_not_from_memory(env: Env) -> Result<()> {
+        // As it is when the cache is behind: somebody else's is there already.
+        let between = Between::new(|asked| {
+            if !asked.is(&Method::GET, CLUSTER) {
+                return Twist::Nothing;
+            }
+            Twist::Changed(|answer| answer["spec"]["controlPlaneEndpoint"]["host"] = "other.example.com".into())
+        });
+        let world = World::between(&env, &between).await?;
+        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        world.until_propagated("one.example.com:443").await?;
+        let written = between.count(&Method::PATCH, CLUSTER);
+        world.client.delete::<CAPTControlPlane>(&world.key("plane")).await?;
+        until(async || Ok(world.client.get::<CAPTControlPlane>(&world.key("plane")).await?.is_none())).await?;
+        assert_eq!((between.count(&Method::GET, CLUSTER), between.count(&Method::PATCH, CLUSTER)), (1, written));
+        world.stop().await
+    }
+
     async fn an_endpoint_that_is_not_there_after_it_was_written_is_written_again(env: Env) -> Result<()> {
         let twisted = AtomicBool::new(false);
         let between = Between::new(move |asked| {
