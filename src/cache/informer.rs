@@ -122,9 +122,7 @@ impl<K> Informer<K> {
         }
         match self.core.condition() {
             Condition::Ended => Err(self.ended()),
-            Condition::Absent { error } => {
-                Err(CacheError::Absent { kind: self.kind().to_owned(), last_error: error })
-            }
+            Condition::Absent { error } => Err(CacheError::Absent { kind: self.kind().to_owned(), last_error: error }),
             condition => Err(CacheError::NotSynced { kind: self.kind().to_owned(), last_error: why_not(condition) }),
         }
     }

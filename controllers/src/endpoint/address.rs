@@ -90,7 +90,14 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let text = text.trim();
+        Self::with_default(text, DEFAULT_PORT)
+    }
+}
+
+impl Address {
+    /// With this port where the text has none.
+    pub(super) fn with_default(text: &str, port: u16) -> Result<Self, AddressError> {
+        let (text, default) = (text.trim(), port);
         if text.is_empty() {
             return Err(AddressError::Empty);
         }
@@ -112,7 +119,7 @@ impl FromStr for Address {
         if host.len() > LONGEST {
             return Err(AddressError::TooLong);
         }
-        Ok(Self { host: host.to_owned(), port: port.map_or(Ok(DEFAULT_PORT), parse_port)? })
+        Ok(Self { host: host.to_owned(), port: port.map_or(Ok(default), parse_port)? })
     }
 }
 

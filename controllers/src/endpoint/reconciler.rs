@@ -132,7 +132,8 @@ impl EndpointReconciler {
             self.metrics.changed(&ObjectKey::of(&*plane));
         }
         let key = cluster_of(&plane);
-        let Some(cluster) = if_any(self.client.get::<Cluster>(&key).await).context(Failed::Reading(Cluster::KIND))? else {
+        let Some(cluster) = if_any(self.client.get::<Cluster>(&key).await).context(Failed::Reading(Cluster::KIND))?
+        else {
             let message = format!("Cluster {key} is not there yet");
             return Ok((plane, State::Waiting { reason: "WaitingForCluster", message }));
         };
@@ -215,15 +216,15 @@ async fn read_again<K: StaticKind>(
     client.live().get(key).await?.ok_or(conflict)
 }
 
-/// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host.
+/// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host, and its port counts.
 pub(super) fn kept(plane: &CAPTControlPlane) -> Option<Address> {
     let Endpoint { host, port } = plane.endpoint()?;
-    let text = match host {
-        url if url.contains("://") => url.clone(),
-        v6 if v6.contains(':') => format!("[{v6}]:{port}"),
-        name => format!("{name}:{port}"),
-    };
-    text.parse().ok()
+    let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
+    match host {
+        v6 if v6.contains(':') && !v6.contains("://") => Address::with_default(&format!("[{v6}]"), port),
+        name_or_url => Address::with_default(name_or_url, port),
+    }
+    .ok()
 }
 
 fn is_valid(endpoint: &Endpoint) -> bool {

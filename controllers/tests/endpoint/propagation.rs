@@ -70,10 +70,15 @@ steersman::env_test! {
 
     async fn a_whole_url_as_the_host_is_made_a_host(env: Env) -> anyhow::Result<()> {
         let world = World::new(&env).await?;
-        let old = json!({"host": "https://old.example.com", "port": 443});
-        let patch = Patch::Merge(json!({"spec": {"controlPlaneEndpoint": old}}));
-        world.client.patch::<CAPTControlPlane>(&world.key("plane"), &patch).await?;
-        world.until_propagated("old.example.com:443").await?;
+        for (host, port, endpoint) in [
+            ("https://old.example.com", 443, "old.example.com:443"),
+            ("https://old.example.com", 6443, "old.example.com:6443"),
+            ("https://old.example.com:8443", 443, "old.example.com:8443"),
+        ] {
+            let patch = Patch::Merge(json!({"spec": {"controlPlaneEndpoint": {"host": host, "port": port}}}));
+            world.client.patch::<CAPTControlPlane>(&world.key("plane"), &patch).await?;
+            world.until_propagated(endpoint).await?;
+        }
         world.stop().await
     }
 
