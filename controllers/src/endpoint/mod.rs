@@ -21,6 +21,7 @@
 //! | `EndpointUnreachable` | False | three times in a row there was none, or none that can be trusted |
 //! | `NoAuthority`, `InvalidAuthority` | Unknown | it is not known whom to trust there, so nobody is asked |
 //! | `PrivateEndpoint` | Unknown | it can be reached from its own network only |
+//! | `NotCheckedYet` | Unknown | the endpoint has changed, and what was said of the old one does not count |
 //!
 //! When a control plane goes, the endpoint that it has is taken off its cluster, and no other: if it goes after its endpoint has changed, and before the cluster could be
 //! told, what the cluster had before stays there.

@@ -4,7 +4,7 @@
 //! may not read `/readyz` is told so by a control plane that is there. The connection is verified by the control plane's own certificate authority; without
 //! one there is none.
 //!
-//! What holds: a status is written when the verdict has changed, and only then.
+//! What holds: a status is written when the verdict has changed, and only then. What was said of one address is not left to stand for another one.
 
 mod course;
 mod probe;
@@ -167,9 +167,13 @@ impl Reconciler for HealthReconciler {
                 });
             }
         };
+        let address = target.address.to_string();
+        if says_of_another(&plane, &address) {
+            let message = "the endpoint is another one since, and it is not known yet";
+            self.tell(&request, &address, &Verdict::Unknown { reason: "NotCheckedYet", message }).await?;
+        }
         // Back before anything can fail; lost if this is dropped, it begins anew.
         let mut course = self.courses.lock().remove(&request).unwrap_or_default();
-        let address = target.address.to_string();
         if course.is_due(&target, Instant::now()) {
             let checked = select! {
                 biased;
@@ -185,6 +189,14 @@ impl Reconciler for HealthReconciler {
         }
         Ok(Outcome::requeue_after(wait))
     }
+}
+
+/// Whether somebody is said to answer or not at another address: the words begin with it.
+fn says_of_another(plane: &CAPTControlPlane, address: &str) -> bool {
+    let mut conditions = plane.status.iter().flat_map(|status| &status.conditions);
+    let said = conditions.find(|condition| condition.type_ == ENDPOINT_HEALTHY);
+    let said = said.filter(|condition| condition.status != "Unknown").map(|condition| condition.message.as_str());
+    said.is_some_and(|said| !said.strip_prefix(address).is_some_and(|rest| rest.starts_with([' ', ':'])))
 }
 
 /// Nobody outside may reach it.
