@@ -30,6 +30,7 @@
 //! logged, told or counted but a host that is valid.
 
 mod address;
+mod again;
 mod definitions;
 mod failure;
 mod health;

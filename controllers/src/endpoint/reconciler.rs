@@ -5,6 +5,7 @@
 
 use super::{
     address::Address,
+    again::written,
     failure::{self, Failed},
     health::ENDPOINT_HEALTHY,
     metrics::Metrics,
@@ -17,14 +18,12 @@ use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
 use steersman::{
-    client::{self, Finalize},
+    client::Finalize,
     object::StaticKind,
     prelude::*,
     reconcile,
     recorder::{EventType, Recorder},
-    workqueue::Limiter,
 };
-use tokio::time::{Instant, sleep};
 
 /// On a control plane until its endpoint is taken off its cluster.
 pub const FINALIZER: &str = "controlplane.cluster.x-k8s.io/endpoint";
@@ -33,11 +32,6 @@ pub const FINALIZER: &str = "controlplane.cluster.x-k8s.io/endpoint";
 const WHEN_READY: Duration = Duration::from_secs(30);
 const WHEN_WAITING: Duration = Duration::from_secs(5);
 const WHEN_INVALID: Duration = Duration::from_secs(10);
-
-/// How often a write is tried again in the same pass if somebody else was faster, and after how long: twice as long each time, and not all at once.
-const RETRIES: u32 = 3;
-const FIRST_RETRY: Duration = Duration::from_millis(100);
-const JITTER: f64 = 0.5;
 
 pub(super) struct EndpointReconciler {
     pub(super) client: Client,
@@ -54,10 +48,11 @@ impl Reconciler for EndpointReconciler {
             self.metrics.forget(&request);
             return Ok(Outcome::done());
         };
-        match self.client.finalizer(plane, FINALIZER).await? {
+        let finalize = |plane| self.client.finalizer(plane, FINALIZER);
+        match written(&self.client, &self.metrics, plane, finalize).await? {
             Finalize::Active(plane) => match self.pass(plane).await {
                 Ok((plane, state)) => {
-                    self.tell(&plane, &state).await?;
+                    self.tell(plane, &state).await?;
                     Ok(state.outcome())
                 }
                 Err(error) => {
@@ -96,25 +91,30 @@ impl EndpointReconciler {
         }
     }
 
-    async fn tell(&self, plane: &CAPTControlPlane, state: &State) -> Result<()> {
-        let mut told = plane.clone();
-        let mut status = state.applied(plane, Timestamp::now());
-        if !self.checks_health {
-            // From when it was checked: nobody knows any more.
-            status.conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY);
-        }
-        told.status = Some(status);
-        self.client.status().patch_from(plane, &told).await?;
+    /// What was found out of the control plane as it was here, whatever others have said of it since.
+    async fn tell(&self, plane: Arc<CAPTControlPlane>, state: &State) -> Result<()> {
+        let seen = plane.metadata.generation;
+        let tell = |plane: Arc<CAPTControlPlane>| async move {
+            let mut told = (*plane).clone();
+            let mut status = state.applied(plane.status.as_ref(), seen, Timestamp::now());
+            if !self.checks_health {
+                // From when it was checked: nobody knows any more.
+                status.conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY);
+            }
+            told.status = Some(status);
+            self.client.status().patch_from(&*plane, &told).await
+        };
+        written(&self.client, &self.metrics, plane, tell).await?;
         Ok(())
     }
 
     /// Of a failure, as far as somebody hears it: it is the failure that counts. What was said before is believed until the next try, so that it does not come and go
     /// with each answer that is lost.
-    async fn tell_of(&self, error: &reconcile::Error, plane: &ObjectKey, cx: &Context) {
+    async fn tell_of(&self, error: &reconcile::Error, key: &ObjectKey, cx: &Context) {
         let Some(message) = failure::words(error).filter(|_| cx.attempt() > 1) else { return };
-        let Ok(Some(plane)) = self.client.get::<CAPTControlPlane>(plane).await else { return };
-        if let Err(unheard) = self.tell(&plane, &State::Failed { message }).await {
-            tracing::debug!(plane = %ObjectKey::of(&*plane), error = format!("{unheard:#}"), "a failure was not told");
+        let Ok(Some(plane)) = self.client.get::<CAPTControlPlane>(key).await else { return };
+        if let Err(unheard) = self.tell(plane, &State::Failed { message }).await {
+            tracing::debug!(%key, error = format!("{unheard:#}"), "a failure was not told");
         }
     }
 
@@ -156,41 +156,33 @@ impl EndpointReconciler {
         Ok(())
     }
 
-    /// Make the endpoint so, where it is one that `may` be replaced. If somebody else writes at the same time, look again and try again, a few times.
+    /// Make the endpoint so, where it is one that `may` be replaced.
     async fn write<K: HasEndpoint>(
         &self,
-        mut object: Arc<K>,
+        object: Arc<K>,
         wanted: Option<&Endpoint>,
-        may: impl Fn(&Endpoint) -> bool,
+        may: impl Fn(&Endpoint) -> bool + Sync,
     ) -> Result<Arc<K>> {
-        let key = ObjectKey::of(&*object);
-        let pause = Limiter::exponential(FIRST_RETRY, FIRST_RETRY * 2_u32.pow(RETRIES)).jitter(JITTER);
-        for attempt in 0.. {
+        let may = &may;
+        let write = |object: Arc<K>| async move {
             if object.endpoint() == wanted || object.endpoint().is_some_and(|there| !may(there)) {
-                break;
+                return Ok((object, false));
             }
             let mut changed = (*object).clone();
             *changed.endpoint_mut() = wanted.cloned();
             let written = self.client.patch_from(&*object, &changed).await;
             self.metrics.propagated(K::TARGET, written.as_ref().is_ok_and(|written| written.endpoint() == wanted));
-            match written {
-                Ok(written) => {
-                    if written.endpoint() != wanted {
-                        let error = anyhow::anyhow!("{key} was written and has another endpoint");
-                        return Err(error.context(Failed::Writing(K::KIND)));
-                    }
-                    tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
-                    object = Arc::new(written);
-                    break;
-                }
-                // One who says when to come back is left alone until then: by the queue, not by a worker.
-                Err(error) if error.is_conflict() && error.retry_after().is_none() && attempt < RETRIES => {
-                    self.metrics.retries.inc();
-                    sleep(pause.delay(&key, attempt, Instant::now())).await;
-                    object = read_again(&self.client, &key, error).await.context(Failed::Reading(K::KIND))?;
-                }
-                Err(error) => return Err(error).context(Failed::Writing(K::KIND)),
-            }
+            Ok((Arc::new(written?), true))
+        };
+        let key = ObjectKey::of(&*object);
+        let written = written(&self.client, &self.metrics, object, write).await;
+        let (object, is_new) = written.context(Failed::Writing(K::KIND))?;
+        if is_new && object.endpoint() != wanted {
+            let error = anyhow::anyhow!("{key} was written and has another endpoint");
+            return Err(error.context(Failed::Writing(K::KIND)));
+        }
+        if is_new {
+            tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
         }
         Ok(object)
     }
@@ -205,15 +197,6 @@ impl State {
             Self::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
         }
     }
-}
-
-/// From the server; the conflict itself if it is gone.
-async fn read_again<K: StaticKind>(
-    client: &Client,
-    key: &ObjectKey,
-    conflict: client::Error,
-) -> client::Result<Arc<K>> {
-    client.live().get(key).await?.ok_or(conflict)
 }
 
 /// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host, and its port counts.

@@ -12,7 +12,7 @@
 //! | status updates, best practices: patches, verification | 1, 6 |
 //! | logging | 10, c, k |
 //! | caching | `a_secret_is_read_once_for_each_version` |
-//! | retry | `propagation::a_conflict_is_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, 11 |
+//! | retry | `propagation::a_conflict_is_…`, `propagation::a_conflict_of_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, 11 |
 //! | metrics | `everything_is_counted` |
 //! | validation, health checks | 2, l, the unit tests of `Address`; `health` |
 //!

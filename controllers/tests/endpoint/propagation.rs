@@ -126,6 +126,29 @@ steersman::env_test! {
     }
 }
 
+/// Of whichever write: none of them costs a pass.
+#[tokio::test]
+async fn a_conflict_of_finalizer_or_status_is_tried_again_in_the_same_pass() -> anyhow::Result<()> {
+    for write in ["patch captcontrolplanes", "patch captcontrolplanes/status"] {
+        let env = Env::embedded()?;
+        let Env::Embedded(embedded) = &env else { unreachable!("it is one") };
+        let conflict = embedded.server().faults().add(Fault::on(write).status(409).times(1));
+        let world = World::new(&env).await?;
+        world.until_reason("WorkspaceNotReady").await?;
+        assert_eq!(conflict.hits(), 1, "{write}");
+        let page = world.manager.metrics_page();
+        for line in [
+            "capt_endpoint_retries_total 1",
+            r#"controller_runtime_reconcile_total{controller="endpoint",result="error"} 0"#,
+            r#"controller_runtime_reconcile_errors_total{controller="endpoint"} 0"#,
+        ] {
+            assert!(page.lines().any(|it| it == line), "{write}: {line} in\n{page}");
+        }
+        world.stop().await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_conflict_is_looked_at_and_tried_again_in_the_same_pass() -> anyhow::Result<()> {
     let env = Env::embedded()?;

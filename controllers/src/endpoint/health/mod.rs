@@ -15,6 +15,7 @@ use self::{
 };
 use super::{
     address::Address,
+    again::written,
     metrics::Metrics,
     reconciler::kept,
     retrieve::Retrieval,
@@ -121,24 +122,16 @@ impl HealthReconciler {
     async fn tell(&self, plane: &ObjectKey, address: &str, verdict: &Verdict) -> Result<()> {
         self.metrics.healthy(plane, verdict.is_healthy());
         let Some(plane) = self.client.get::<CAPTControlPlane>(plane).await? else { return Ok(()) };
-        let mut told = (*plane).clone();
-        let conditions = &mut told.status.get_or_insert_default().conditions;
-        match verdict.condition(address) {
-            None => conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY),
-            Some((status, reason, message)) => {
-                let condition = Condition {
-                    type_: ENDPOINT_HEALTHY.into(),
-                    status: status.into(),
-                    reason: reason.into(),
-                    message,
-                    // It is about who answers, not about what is wanted.
-                    observed_generation: None,
-                    last_transition_time: Time(Timestamp::now()),
-                };
-                set(conditions, condition);
+        let tell = |plane: Arc<CAPTControlPlane>| async move {
+            let mut told = (*plane).clone();
+            let conditions = &mut told.status.get_or_insert_default().conditions;
+            match verdict.condition(address) {
+                None => conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY),
+                Some(condition) => set(conditions, condition),
             }
-        }
-        self.client.status().patch_from(&*plane, &told).await?;
+            self.client.status().patch_from(&*plane, &told).await
+        };
+        written(&self.client, &self.metrics, plane, tell).await?;
         Ok(())
     }
 
@@ -214,13 +207,21 @@ impl Verdict {
         }
     }
 
-    /// Status, reason and message.
-    fn condition(&self, address: &str) -> Option<(&'static str, &'static str, String)> {
-        Some(match self {
+    fn condition(&self, address: &str) -> Option<Condition> {
+        let (status, reason, message) = match self {
             Self::Absent => return None,
             Self::Unknown { reason, message } => ("Unknown", *reason, (*message).to_owned()),
             Self::Healthy => ("True", "EndpointReachable", format!("{address} answers")),
             Self::Unhealthy(why) => ("False", "EndpointUnreachable", format!("{address}: {why}")),
+        };
+        Some(Condition {
+            type_: ENDPOINT_HEALTHY.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message,
+            // It is about who answers, not about what is wanted.
+            observed_generation: None,
+            last_transition_time: Time(Timestamp::now()),
         })
     }
 }
