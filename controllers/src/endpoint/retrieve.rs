@@ -66,9 +66,8 @@ impl Retrieval {
             Err(message) => return Ok(Retrieved::Waiting { reason: "WorkspaceNotReady", message }),
         };
         let plane = ObjectKey::of(plane);
-        match self.in_outputs(&plane, &workspace).endpoint {
-            Said::Nothing => {}
-            said => return Ok(concluded(said, Origin::Outputs)),
+        if let Some(retrieved) = concluded(self.in_outputs(&plane, &workspace).endpoint, Origin::Outputs) {
+            return Ok(retrieved);
         }
         let waiting = |message| Ok(Retrieved::Waiting { reason: "EndpointNotReady", message });
         let key = match sources::secret_of(&workspace.data) {
@@ -76,11 +75,11 @@ impl Retrieval {
             Ok(None) => return waiting("its workspace has no output cluster_endpoint yet, and names no secret".into()),
             Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, message }),
         };
-        match self.in_secret(&plane, &key).await? {
-            None => waiting(format!("Secret {key} is not there yet")),
-            Some(Read { endpoint: Said::Nothing, .. }) => waiting(format!("Secret {key} has no cluster_endpoint yet")),
-            Some(Read { endpoint, .. }) => Ok(concluded(endpoint, Origin::Secret)),
-        }
+        let Some(read) = self.in_secret(&plane, &key).await? else {
+            return waiting(format!("Secret {key} is not there yet"));
+        };
+        let nothing = || waiting(format!("Secret {key} has no cluster_endpoint yet"));
+        concluded(read.endpoint, Origin::Secret).map_or_else(nothing, Ok)
     }
 
     /// By which authority the control plane is known, as it stands; `None` if nobody says.
@@ -158,12 +157,11 @@ pub(super) fn if_any<T>(read: client::Result<Option<T>>) -> client::Result<Optio
     }
 }
 
-fn concluded(said: Said, origin: Origin) -> Retrieved {
+/// `None` if another one is to be asked.
+fn concluded(said: Said, origin: Origin) -> Option<Retrieved> {
     match said {
-        Said::Endpoint(address) => Retrieved::Found { address, origin },
-        Said::Invalid(message) => Retrieved::Invalid { origin, message: format!("{origin}: {message}") },
-        Said::Nothing => {
-            Retrieved::Waiting { reason: "EndpointNotReady", message: format!("{origin} say nothing yet") }
-        }
+        Said::Nothing => None,
+        Said::Endpoint(address) => Some(Retrieved::Found { address, origin }),
+        Said::Invalid(message) => Some(Retrieved::Invalid { origin, message: format!("{origin}: {message}") }),
     }
 }
