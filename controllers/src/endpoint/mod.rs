@@ -45,14 +45,16 @@ mod status;
 mod types;
 
 pub use self::{
-    address::{Address, AddressError},
     definitions::{definitions, dependencies},
     health::{ENDPOINT_HEALTHY, Health},
     reconciler::FINALIZER,
     roles::roles,
-    sources::Origin,
     status::ENDPOINT_READY,
-    types::*,
+    types::{
+        Addon, CAPTControlPlane, CAPTControlPlaneSpec, CAPTControlPlaneStatus, Cluster, ClusterSpec,
+        ControlPlaneConfig, Endpoint, EndpointAccess, Phase, TemplateReference, Timeouts, WorkspaceTemplateApply,
+        WorkspaceTemplateApplySpec, WorkspaceTemplateApplyStatus, workspace_kind,
+    },
 };
 
 use self::{

@@ -81,10 +81,10 @@ enum Verdict {
 }
 
 pub(super) struct HealthReconciler {
-    pub(super) client: Client,
-    pub(super) retrieval: Arc<Retrieval>,
-    pub(super) metrics: Metrics,
-    pub(super) health: Health,
+    client: Client,
+    retrieval: Arc<Retrieval>,
+    metrics: Metrics,
+    health: Health,
     courses: Mutex<HashMap<ObjectKey, Course>>,
 }
 
