@@ -28,6 +28,39 @@
 //!
 //! A change anywhere on the way is seen by a watch. Of secrets only metadata is kept in memory; the one that is needed is read when it has changed, and nothing of it is
 //! logged, told or counted but a host that is valid.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> anyhow::Result<()> {
+//! use serde_json::json;
+//! use std::time::Duration;
+//! use steersman::{prelude::*, testing::{Env, TestServer}};
+//! use steersman_controllers::endpoint::{self, CAPTControlPlane, Options};
+//!
+//! let env = Env::embedded()?; // or any other cluster
+//! env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
+//! let manager = Manager::builder(env.client()?).build()?;
+//! endpoint::add_to(&manager, &Options::default())?;
+//! tokio::spawn(manager.run_until(std::future::pending()));
+//!
+//! // There is neither a workspace nor a cluster yet, and that is said.
+//! let client = Client::new(env.client()?)?;
+//! let plane = json!({
+//!     "metadata": {"namespace": "default", "name": "shop"},
+//!     "spec": {"version": "1.31", "workspaceTemplateRef": {"name": "eks"}},
+//! });
+//! client.create::<CAPTControlPlane>(&serde_json::from_value(plane)?).await?;
+//! loop {
+//!     let plane = client.get::<CAPTControlPlane>(&ObjectKey::new("default", "shop")).await?.expect("it was made");
+//!     if let Some(status) = &plane.status {
+//!         assert_eq!((status.ready, &*status.conditions[0].reason), (false, "WorkspaceNotReady"));
+//!         break;
+//!     }
+//!     tokio::time::sleep(Duration::from_millis(10)).await;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod address;
 mod again;
