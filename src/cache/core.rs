@@ -51,6 +51,13 @@ pub(crate) enum Condition {
     Ended,
 }
 
+impl Condition {
+    /// The server was asked, and why there is nothing is known: who can do without it waits for nothing more.
+    pub(crate) fn is_no(&self) -> bool {
+        matches!(self, Self::Absent { .. } | Self::Degraded { .. } | Self::Ended)
+    }
+}
+
 pub(crate) struct Core<P> {
     pub(crate) store: Store<P>,
     pub(super) fan: Fan<P>,

@@ -100,6 +100,14 @@ pub enum CacheError {
         /// Why, in the server's own words if it has said something.
         last_error: String,
     },
+    /// The server has no such kind, and never had since the cache runs: there are no objects, and they come when it does.
+    #[error("{kind} is not synced: {last_error}")]
+    Absent {
+        /// The kind.
+        kind: String,
+        /// What is missing, and how it is looked for.
+        last_error: String,
+    },
     /// Some kinds have not synced in the time they were given.
     #[error("not synced within {limit:?}: {}: what is refused needs a role, what is absent its definition", .waiting.join(", "))]
     SyncTimeout {

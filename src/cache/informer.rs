@@ -69,6 +69,12 @@ impl<K> Informer<K> {
         move || core.upgrade().map_or(InformerState::Removed, |core| InformerState::of(core.condition()))
     }
 
+    /// Until the server has said that it has no such kind, or has refused it, or could not be asked; or until it is over.
+    pub(crate) fn refused(&self) -> impl Future<Output = ()> + Send + use<K> {
+        let mut conditions = self.core.conditions();
+        async move { drop(conditions.wait_for(Condition::is_no).await) }
+    }
+
     /// What is in it, and what has happened. Cheap: nothing is walked over.
     pub fn stats(&self) -> InformerStats {
         self.core.stats()
@@ -116,6 +122,7 @@ impl<K> Informer<K> {
         }
         match self.core.condition() {
             Condition::Ended => Err(self.ended()),
+            Condition::Absent { error } => Err(CacheError::Absent { kind: self.kind().to_owned(), last_error: error }),
             condition => Err(CacheError::NotSynced { kind: self.kind().to_owned(), last_error: why_not(condition) }),
         }
     }

@@ -176,8 +176,9 @@ impl<K: KubeObject> Select<K> {
         self
     }
 
-    /// Nobody waits for it when a manager or a controller starts: for a kind that may be installed later, or that it may not read. It is of this declaration: others
-    /// of the same informer may need it, and in [`CacheOptions::kinds`](super::CacheOptions::kinds) it says nothing.
+    /// A manager or a controller starts without it: for a kind that may be installed later, or that it may not read. It waits only until that is known: for the first
+    /// list, the server's word that there is no such kind, or its refusal; at most for the sync timeout, and no longer. It is of this declaration: others of the same
+    /// informer may need it, and in [`CacheOptions::kinds`](super::CacheOptions::kinds) it says nothing.
     pub fn optional(mut self) -> Self {
         self.said.optional = true;
         self

@@ -1,8 +1,8 @@
 //! Waiting until a cache can be read.
 
-use super::{Cache, CacheError, informer::why_not, tend::Declared};
+use super::{Cache, CacheError, core::Condition, informer::why_not, tend::Declared};
 use std::{sync::Arc, time::Duration};
-use tokio::time::timeout;
+use tokio::{select, time::timeout};
 
 impl Cache {
     /// Until every informer declared so far is synced. As [`Informer::await_synced`](super::Informer::await_synced) it waits for as long as the server refuses one.
@@ -16,11 +16,16 @@ impl Cache {
         Ok(())
     }
 
-    /// Until every informer declared so far that somebody cannot do without is synced, for so long at most.
+    /// Until every informer declared so far that somebody cannot do without is synced, for so long at most; one that everybody can do without is waited for until it
+    /// is known how it is.
     pub(crate) async fn await_needed(&self, limit: Duration) -> Result<(), CacheError> {
         let synced = async {
-            for declared in self.all_informers().into_iter().filter(|declared| declared.life.is_needed()) {
-                declared.core.clone().synced().await;
+            for declared in self.all_informers() {
+                let mut conditions = declared.core.conditions();
+                select! {
+                    _ = declared.core.clone().synced() => {}
+                    _ = conditions.wait_for(Condition::is_no), if !declared.life.is_needed() => {}
+                }
             }
         };
         let unsynced = if timeout(limit, synced).await.is_ok() { Vec::new() } else { self.unsynced() };

@@ -192,6 +192,11 @@ impl Error {
         self.status().is_some_and(|status| status.reason == reason::NOT_FOUND || status.code == 404)
     }
 
+    /// The server has no such kind, as far as it was asked or the cache knows: then there is no such object either. Its definition may be installed later.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::NoSuchKind(_) | Self::Cache(CacheError::Absent { .. }))
+    }
+
     /// There is such an object already.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(|status| status.reason == reason::ALREADY_EXISTS)

@@ -230,10 +230,16 @@ impl<R: Key> Controller<R> {
     /// Before the controller is built, or outside of a tokio runtime.
     pub async fn warm_up(&self) -> Result<(), WatchError> {
         let handles = self.0.state.lock().start(&self.work().inbox, self.name())?;
-        try_join_all(handles.iter().map(async |handle| match handle.await_synced().await {
-            // Whoever stopped it can do without.
-            Err(WatchError::Stopped { .. }) => Ok(()),
-            synced => synced,
+        try_join_all(handles.iter().map(async |handle| {
+            if handle.is_optional() {
+                handle.await_known().await;
+                return Ok(());
+            }
+            match handle.await_synced().await {
+                // Whoever stopped it can do without.
+                Err(WatchError::Stopped { .. }) => Ok(()),
+                synced => synced,
+            }
         }))
         .await?;
         if self.0.shutdown.is_cancelled() {

@@ -152,7 +152,7 @@ impl<R: Key> State<R> {
             Phase::Started { .. } => {}
             Phase::Ended => return Err(WatchError::ControllerStopped(name.to_owned())),
         }
-        Ok(self.watches.values().filter(|watch| !watch.is_optional() && !watch.has_stopped()).cloned().collect())
+        Ok(self.watches())
     }
 
     pub(super) fn watches(&self) -> Vec<WatchHandle> {

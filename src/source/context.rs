@@ -37,9 +37,15 @@ impl SourceContext {
     pub fn degraded(&self, error: impl Into<anyhow::Error>) {
         let error = format!("{:#}", error.into());
         self.0.status.send_modify(|status| {
+            status.known = true;
             let since = status.trouble.as_ref().map_or_else(SystemTime::now, |(since, _)| *since);
             status.trouble = Some((since, error));
         });
+    }
+
+    /// How things are is known, though it is not synced: who can do without it waits for nothing more.
+    pub(super) fn known(&self) {
+        self.0.status.send_modify(|status| status.known = true);
     }
 
     /// Resolves when the source is to end. Soon after, its future is dropped.
@@ -108,6 +114,8 @@ pub(super) struct Status {
     pub(super) claimed: bool,
     /// It is, and what handlers left for later was attempted.
     pub(super) synced: bool,
+    /// There was something to say of it, good or bad.
+    pub(super) known: bool,
     pub(super) trouble: Option<(SystemTime, String)>,
     pub(super) end: Option<End>,
 }
@@ -122,6 +130,11 @@ impl Status {
     /// Nothing is left to wait for.
     pub(super) fn is_settled(&self) -> bool {
         self.synced || self.end.is_some()
+    }
+
+    /// Nothing is left to wait for by who can do without.
+    pub(super) fn is_known(&self) -> bool {
+        self.known || self.is_settled()
     }
 }
 

@@ -20,7 +20,7 @@ impl WatchHandle {
         self.0.name()
     }
 
-    /// Whether a controller's start does not wait for it.
+    /// Whether a controller starts without it. See [`Select::optional`](crate::cache::Select::optional).
     pub fn is_optional(&self) -> bool {
         self.0.optional
     }
@@ -38,18 +38,24 @@ impl WatchHandle {
     /// Until the initial events went through the handler; waits for a controller that does not run yet. After the sync timeout, counted from when the source
     /// began, it is an error that says why, in the server's words if it has said something; the watch goes on trying.
     pub async fn await_synced(&self) -> Result<(), WatchError> {
+        if self.in_time(Status::is_settled).await { self.0.outcome() } else { Err(self.0.timed_out()) }
+    }
+
+    /// Until there is nothing to wait for by who can do without it: it is synced, in trouble or over, or the sync timeout is.
+    pub(crate) async fn await_known(&self) {
+        self.in_time(Status::is_known).await;
+    }
+
+    /// Until it is so; false if the sync timeout, counted from when the source began, was over before.
+    async fn in_time(&self, is_so: fn(&Status) -> bool) -> bool {
         let mut changes = self.0.changes();
-        let begun = changes.wait_for(|status| status.is_settled() || status.begun.is_some()).await;
+        let begun = changes.wait_for(|status| is_so(status) || status.begun.is_some()).await;
         let deadline = begun.ok().and_then(|status| status.begun?.checked_add(self.0.sync_timeout));
-        let settled = changes.wait_for(Status::is_settled);
+        let so = changes.wait_for(is_so);
         match deadline {
-            Some(deadline) => match timeout_at(deadline, settled).await {
-                Ok(_) => {}
-                Err(_) => return Err(self.0.timed_out()),
-            },
-            None => drop(settled.await),
+            Some(deadline) => timeout_at(deadline, so).await.is_ok(),
+            None => so.await.is_ok(),
         }
-        self.0.outcome()
     }
 
     /// When this returns, no call of its handler will begin. Its informer goes, too, if nobody else uses it. Not from within its own handler: it would wait

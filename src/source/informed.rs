@@ -5,6 +5,7 @@ use crate::{
     cache::{CacheError, Informer, InformerState, Notice},
     workqueue::Key,
 };
+use std::pin::pin;
 use tokio::select;
 
 /// Until it is stopped, or the informer has nothing more to tell.
@@ -19,12 +20,18 @@ pub(super) async fn tell<K: 'static, R: Key>(
         let state = informer.states();
         move || health(state())
     });
-    let mut synced = false;
+    let mut refused = pin!(informer.refused());
+    let (mut synced, mut known) = (false, false);
     while delivery.goes_on().await {
         let notice = select! {
             biased;
             notice = events.next() => notice,
             () = cx.stopped() => break,
+            () = &mut refused, if !known => {
+                known = true;
+                cx.known();
+                continue;
+            }
         };
         match notice {
             Some(Notice::Event(event)) => delivery.deliver(&event),

@@ -43,6 +43,7 @@ impl<K: KubeObject, R: Key> Source<R> for InformerSource<K, R> {
     }
 
     async fn run(self, queue: Enqueue<R>, cx: SourceContext) -> anyhow::Result<()> {
+        cx.known();
         let queue = queue.of_cache(self.informer.cache());
         let delivery = self.route.open(&self.informer.gvk().kind, queue, cx.clone());
         tell(self.informer, delivery, &cx).await

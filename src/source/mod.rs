@@ -2,7 +2,7 @@
 //!
 //! | use | for | a controller's start waits |
 //! |---|---|---|
-//! | [`Kind`] | objects in the cluster, from the controller's cache; a [`Watch`] says which of their events count | until all that is there was handled, unless it is [`optional`](crate::cache::Select::optional) |
+//! | [`Kind`] | objects in the cluster, from the controller's cache; a [`Watch`] says which of their events count | until all that is there was handled; if it is [`optional`](crate::cache::Select::optional), only until it is known how it is |
 //! | [`Kind::with_cache`] | the same from a cache of your own: another cluster, or no controller at all | the same |
 //! | [`informer()`] | an [`Informer`](crate::cache::Informer) that you hold | no |
 //! | [`Channel`] | news from outside the cluster, such as webhooks | no |
@@ -84,7 +84,8 @@ pub trait Source<R: Key>: Send + 'static {
         Ok(())
     }
 
-    /// The controller's start does not wait for it. False by default.
+    /// The controller starts without it: its start waits only until it is synced, [in trouble](SourceContext::degraded) or over, at most for the sync timeout, and is never
+    /// failed by it. False by default.
     fn is_optional(&self) -> bool {
         false
     }

@@ -95,7 +95,7 @@ steersman::env_test! {
         let later = cache.informer_of(Select::dynamic(gvk.clone()))?;
         until(|| matches!(later.state(), InformerState::Absent { .. })).await;
         let error = later.list(&Query::default()).expect_err("nothing is known");
-        assert!(matches!(error, CacheError::NotSynced { .. }), "{error}");
+        assert!(matches!(error, CacheError::Absent { .. }), "{error}");
         env.install([json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "laters.cache.example.com"},

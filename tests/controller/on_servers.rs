@@ -321,6 +321,36 @@ async fn the_slowest_source_is_waited_for_and_then_everything_runs() -> anyhow::
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_is_optional_is_waited_for_until_it_is_known_how_it_is() -> anyhow::Result<()> {
+    let secrets = || Fault::on("watch secrets");
+    let secs = Duration::from_secs;
+    for (kind, fault, seconds) in [
+        (("", "Secret"), Some(secrets().delay(secs(20))), 20),
+        // The cache does not wait any longer.
+        (("", "Secret"), Some(secrets().delay(secs(600))), 60),
+        (("", "Secret"), Some(secrets().status(403)), 0),
+        (("example.com", "Absent"), None, 0),
+    ] {
+        let server = Embedded::start()?;
+        let world = World::new(&server).await?;
+        world.client.create(&world.map("a", "")).await?;
+        if let Some(fault) = fault {
+            server.server().faults().add(fault);
+        }
+        let (reconciler, mut runs) = recorder();
+        let optional = Select::dynamic(GroupVersionKind::gvk(kind.0, "v1", kind.1)).optional();
+        let builder = Controller::builder("both").cache(&world.cache).for_::<ConfigMap>();
+        let begun = tokio::time::Instant::now();
+        let both = Started::new(builder.watches_with(optional, handler::object()).build(reconciler))?;
+        runs.expect(&world.key("a")).await;
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{kind:?}");
+        both.stop().await?;
+        world.stop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_restarts_costs_no_event() -> anyhow::Result<()> {
     let server = Embedded::start()?;
     let world = World::new(&server).await?;

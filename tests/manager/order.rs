@@ -4,6 +4,7 @@ use crate::support::{Log, Running, builder, client, nothing, server, until};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use std::time::Duration;
 use steersman::{
+    cache::InformerState,
     controller::Options,
     manager::{ManagerError, Probe, RunContext, Stage},
     prelude::*,
@@ -149,6 +150,19 @@ async fn a_kind_that_cannot_be_had_holds_up_who_needs_it_and_nobody_else() -> an
     assert!(error.contains("cache") && error.contains("Secret"), "{error}");
     assert_eq!(begun.elapsed().as_secs(), 120);
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_nobody_needs_is_waited_for_until_it_is_known_whether_it_can_be_had() -> anyhow::Result<()> {
+    let server = server();
+    server.faults().add(Fault::on("watch secrets").delay(Duration::from_secs(20)));
+    let manager = builder(&server).build()?;
+    let held = manager.cache().informer_of(Select::<Secret>::new().optional())?;
+    let handle = manager.handle();
+    let running = Running::new(manager);
+    handle.elected().await;
+    assert_eq!(held.state(), InformerState::Synced);
+    running.stop().await
 }
 
 #[tokio::test(start_paused = true)]

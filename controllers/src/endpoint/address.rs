@@ -25,15 +25,14 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// A host and a port that somebody can be reached at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Address {
+pub(super) struct Address {
     host: String,
     port: u16,
 }
 
 /// Why something is no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AddressError {
+pub(super) enum AddressError {
     /// Nothing, or only space.
     #[error("it is empty")]
     Empty,
@@ -65,17 +64,17 @@ pub enum AddressError {
 
 impl Address {
     /// The host, as it was written; an IPv6 address without brackets.
-    pub fn host(&self) -> &str {
+    pub(super) fn host(&self) -> &str {
         &self.host
     }
 
     /// The port.
-    pub fn port(&self) -> u16 {
+    pub(super) fn port(&self) -> u16 {
         self.port
     }
 
     /// Out of a secret: as it stands, or else encoded once more, as some have it. What both ways are no address is refused for what is wrong with it as it stands.
-    pub fn from_secret(bytes: &[u8]) -> Result<Self, AddressError> {
+    pub(super) fn from_secret(bytes: &[u8]) -> Result<Self, AddressError> {
         let raw = str::from_utf8(bytes).map_err(|_| AddressError::NotText).and_then(Self::from_str);
         raw.or_else(|error| Self::from_base64(bytes).ok_or(error))
     }
@@ -90,7 +89,14 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let text = text.trim();
+        Self::with_default(text, DEFAULT_PORT)
+    }
+}
+
+impl Address {
+    /// With this port where the text has none.
+    pub(super) fn with_default(text: &str, port: u16) -> Result<Self, AddressError> {
+        let (text, default) = (text.trim(), port);
         if text.is_empty() {
             return Err(AddressError::Empty);
         }
@@ -112,7 +118,7 @@ impl FromStr for Address {
         if host.len() > LONGEST {
             return Err(AddressError::TooLong);
         }
-        Ok(Self { host: host.to_owned(), port: port.map_or(Ok(DEFAULT_PORT), parse_port)? })
+        Ok(Self { host: host.to_owned(), port: port.map_or(Ok(default), parse_port)? })
     }
 }
 

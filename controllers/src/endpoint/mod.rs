@@ -11,6 +11,7 @@
 //! | `WorkspaceNotReady`, `EndpointNotReady` | False | something is not there yet |
 //! | `WaitingForCluster` | False | the control plane has it, and there is no cluster yet |
 //! | `InvalidEndpoint` | False | it is no endpoint: mend it where it comes from |
+//! | `EndpointUpdateFailed` | False | twice in a row something could not be read or written; it is tried again, less and less often. Once is not worth a word, nor is a conflict |
 //!
 //! `EndpointHealthy`, if [wanted](Options::health), says whether somebody answers there, and nothing depends on it:
 //!
@@ -20,12 +21,51 @@
 //! | `EndpointUnreachable` | False | three times in a row there was none, or none that can be trusted |
 //! | `NoAuthority`, `InvalidAuthority` | Unknown | it is not known whom to trust there, so nobody is asked |
 //! | `PrivateEndpoint` | Unknown | it can be reached from its own network only |
+//! | `NotCheckedYet` | Unknown | the endpoint has changed, and what was said of the old one does not count |
+//!
+//! When a control plane goes, the endpoint that it has is taken off its cluster, and no other: if it goes after its endpoint has changed, and before the cluster could be
+//! told, what the cluster had before stays there.
 //!
 //! A change anywhere on the way is seen by a watch. Of secrets only metadata is kept in memory; the one that is needed is read when it has changed, and nothing of it is
 //! logged, told or counted but a host that is valid.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> anyhow::Result<()> {
+//! use serde_json::json;
+//! use std::time::Duration;
+//! use steersman::{prelude::*, testing::{Env, TestServer}};
+//! use steersman_controllers::endpoint::{self, CAPTControlPlane, Options};
+//!
+//! let env = Env::embedded()?; // or any other cluster
+//! env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
+//! let manager = Manager::builder(env.client()?).build()?;
+//! endpoint::add_to(&manager, &Options::default())?;
+//! tokio::spawn(manager.run_until(std::future::pending()));
+//!
+//! // There is neither a workspace nor a cluster yet, and that is said.
+//! let client = Client::new(env.client()?)?;
+//! let plane = json!({
+//!     "metadata": {"namespace": "default", "name": "shop"},
+//!     "spec": {"version": "1.31", "workspaceTemplateRef": {"name": "eks"}},
+//! });
+//! client.create::<CAPTControlPlane>(&serde_json::from_value(plane)?).await?;
+//! loop {
+//!     let plane = client.get::<CAPTControlPlane>(&ObjectKey::new("default", "shop")).await?.expect("it was made");
+//!     if let Some(status) = &plane.status {
+//!         assert_eq!((status.ready, &*status.conditions[0].reason), (false, "WorkspaceNotReady"));
+//!         break;
+//!     }
+//!     tokio::time::sleep(Duration::from_millis(10)).await;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod address;
+mod again;
 mod definitions;
+mod failure;
 mod health;
 mod memo;
 mod metrics;
@@ -38,14 +78,16 @@ mod status;
 mod types;
 
 pub use self::{
-    address::{Address, AddressError},
     definitions::{definitions, dependencies},
     health::{ENDPOINT_HEALTHY, Health},
     reconciler::FINALIZER,
     roles::roles,
-    sources::Origin,
     status::ENDPOINT_READY,
-    types::*,
+    types::{
+        Addon, CAPTControlPlane, CAPTControlPlaneSpec, CAPTControlPlaneStatus, Cluster, ClusterSpec,
+        ControlPlaneConfig, Endpoint, EndpointAccess, Phase, TemplateReference, Timeouts, WorkspaceTemplateApply,
+        WorkspaceTemplateApplySpec, WorkspaceTemplateApplyStatus, workspace_kind,
+    },
 };
 
 use self::{

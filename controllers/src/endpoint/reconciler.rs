@@ -5,23 +5,25 @@
 
 use super::{
     address::Address,
+    again::written,
+    failure::{self, Failed},
     health::ENDPOINT_HEALTHY,
     metrics::Metrics,
     related::cluster_of,
-    retrieve::{Retrieval, Retrieved},
+    retrieve::{Retrieval, Retrieved, if_any},
     status::State,
     types::{CAPTControlPlane, Cluster, Endpoint},
 };
+use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
 use steersman::{
-    client::{self, Finalize},
+    client::Finalize,
     object::StaticKind,
     prelude::*,
+    reconcile,
     recorder::{EventType, Recorder},
-    workqueue::Limiter,
 };
-use tokio::time::{Instant, sleep};
 
 /// On a control plane until its endpoint is taken off its cluster.
 pub const FINALIZER: &str = "controlplane.cluster.x-k8s.io/endpoint";
@@ -30,11 +32,6 @@ pub const FINALIZER: &str = "controlplane.cluster.x-k8s.io/endpoint";
 const WHEN_READY: Duration = Duration::from_secs(30);
 const WHEN_WAITING: Duration = Duration::from_secs(5);
 const WHEN_INVALID: Duration = Duration::from_secs(10);
-
-/// How often a write is tried again in the same pass if somebody else was faster, and after how long: twice as long each time, and not all at once.
-const RETRIES: u32 = 3;
-const FIRST_RETRY: Duration = Duration::from_millis(100);
-const JITTER: f64 = 0.5;
 
 pub(super) struct EndpointReconciler {
     pub(super) client: Client,
@@ -45,14 +42,24 @@ pub(super) struct EndpointReconciler {
 }
 
 impl Reconciler for EndpointReconciler {
-    async fn reconcile(&self, request: Request, _cx: &Context) -> Result<Outcome> {
+    async fn reconcile(&self, request: Request, cx: &Context) -> Result<Outcome> {
         let Some(plane) = self.client.get::<CAPTControlPlane>(&request).await? else {
             self.retrieval.memo.forget(&request);
             self.metrics.forget(&request);
             return Ok(Outcome::done());
         };
-        match self.client.finalizer(plane, FINALIZER).await? {
-            Finalize::Active(plane) => self.pass(plane).await,
+        let finalize = |plane| self.client.finalizer(plane, FINALIZER);
+        match written(&self.client, &self.metrics, plane, finalize).await? {
+            Finalize::Active(plane) => match self.pass(plane).await {
+                Ok((plane, state)) => {
+                    self.tell(plane, &state).await?;
+                    Ok(state.outcome())
+                }
+                Err(error) => {
+                    self.tell_of(&error, &request, cx).await;
+                    Err(error)
+                }
+            },
             Finalize::Deleting(deletion) => {
                 self.clear(deletion.object()).await?;
                 deletion.finish().await?;
@@ -64,7 +71,8 @@ impl Reconciler for EndpointReconciler {
 }
 
 impl EndpointReconciler {
-    async fn pass(&self, plane: Arc<CAPTControlPlane>) -> Result<Outcome> {
+    /// What there is to say, of the control plane as it is afterwards.
+    async fn pass(&self, plane: Arc<CAPTControlPlane>) -> Result<(Arc<CAPTControlPlane>, State)> {
         let (address, state) = match self.retrieval.of(&plane).await? {
             Retrieved::Found { address, origin } => {
                 let message = format!("{address}, from {origin}");
@@ -77,23 +85,37 @@ impl EndpointReconciler {
             },
             Retrieved::Invalid { message, .. } => (None, State::Invalid { message }),
         };
-        let (plane, state) = match address {
-            Some(address) => self.propagate(plane, &address, state).await?,
-            None => (plane, state),
-        };
-        let mut told = (*plane).clone();
-        let mut status = state.applied(&plane, Timestamp::now());
-        if !self.checks_health {
-            // From when it was checked: nobody knows any more.
-            status.conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY);
+        match address {
+            Some(address) => self.propagate(plane, &address, state).await,
+            None => Ok((plane, state)),
         }
-        told.status = Some(status);
-        self.client.status().patch_from(&*plane, &told).await?;
-        Ok(match state {
-            State::Ready { .. } => Outcome::requeue_after(WHEN_READY),
-            State::Waiting { .. } => Outcome::requeue_after(WHEN_WAITING),
-            State::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
-        })
+    }
+
+    /// What was found out of the control plane as it was here, whatever others have said of it since.
+    async fn tell(&self, plane: Arc<CAPTControlPlane>, state: &State) -> Result<()> {
+        let seen = plane.metadata.generation;
+        let tell = |plane: Arc<CAPTControlPlane>| async move {
+            let mut told = (*plane).clone();
+            let mut status = state.applied(plane.status.as_ref(), seen, Timestamp::now());
+            if !self.checks_health {
+                // From when it was checked: nobody knows any more.
+                status.conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY);
+            }
+            told.status = Some(status);
+            self.client.status().patch_from(&*plane, &told).await
+        };
+        written(&self.client, &self.metrics, plane, tell).await?;
+        Ok(())
+    }
+
+    /// Of a failure, as far as somebody hears it: it is the failure that counts. What was said before is believed until the next try, so that it does not come and go
+    /// with each answer that is lost.
+    async fn tell_of(&self, error: &reconcile::Error, key: &ObjectKey, cx: &Context) {
+        let Some(message) = failure::words(error).filter(|_| cx.attempt() > 1) else { return };
+        let Ok(Some(plane)) = self.client.get::<CAPTControlPlane>(key).await else { return };
+        if let Err(unheard) = self.tell(plane, &State::Failed { message }).await {
+            tracing::debug!(%key, error = format!("{unheard:#}"), "a failure was not told");
+        }
     }
 
     /// To the control plane, and when that has it, to its cluster.
@@ -110,7 +132,8 @@ impl EndpointReconciler {
             self.metrics.changed(&ObjectKey::of(&*plane));
         }
         let key = cluster_of(&plane);
-        let Some(cluster) = self.client.get::<Cluster>(&key).await? else {
+        let Some(cluster) = if_any(self.client.get::<Cluster>(&key).await).context(Failed::Reading(Cluster::KIND))?
+        else {
             let message = format!("Cluster {key} is not there yet");
             return Ok((plane, State::Waiting { reason: "WaitingForCluster", message }));
         };
@@ -124,74 +147,67 @@ impl EndpointReconciler {
         Ok((plane, state))
     }
 
-    /// Take our endpoint off the cluster, and nobody else's.
+    /// Take our endpoint off the cluster, and nobody else's: ours is the one that the control plane has. The cluster is read from the server, since there is no second look.
     async fn clear(&self, plane: &CAPTControlPlane) -> Result<()> {
         let Some(ours) = plane.endpoint() else { return Ok(()) };
-        if let Some(cluster) = self.client.get::<Cluster>(&cluster_of(plane)).await? {
+        if let Some(cluster) = if_any(self.client.live().get::<Cluster>(&cluster_of(plane)).await)? {
             self.write(cluster, None, |there| there == ours).await?;
         }
         Ok(())
     }
 
-    /// Make the endpoint so, where it is one that `may` be replaced. If somebody else writes at the same time, look again and try again, a few times.
+    /// Make the endpoint so, where it is one that `may` be replaced.
     async fn write<K: HasEndpoint>(
         &self,
-        mut object: Arc<K>,
+        object: Arc<K>,
         wanted: Option<&Endpoint>,
-        may: impl Fn(&Endpoint) -> bool,
+        may: impl Fn(&Endpoint) -> bool + Sync,
     ) -> Result<Arc<K>> {
-        let key = ObjectKey::of(&*object);
-        let pause = Limiter::exponential(FIRST_RETRY, FIRST_RETRY * 2_u32.pow(RETRIES)).jitter(JITTER);
-        for attempt in 0.. {
+        let may = &may;
+        let write = |object: Arc<K>| async move {
             if object.endpoint() == wanted || object.endpoint().is_some_and(|there| !may(there)) {
-                break;
+                return Ok((object, false));
             }
             let mut changed = (*object).clone();
             *changed.endpoint_mut() = wanted.cloned();
             let written = self.client.patch_from(&*object, &changed).await;
             self.metrics.propagated(K::TARGET, written.as_ref().is_ok_and(|written| written.endpoint() == wanted));
-            match written {
-                Ok(written) => {
-                    anyhow::ensure!(
-                        written.endpoint() == wanted,
-                        "{} {key} was written and has another endpoint",
-                        K::TARGET
-                    );
-                    tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
-                    object = Arc::new(written);
-                    break;
-                }
-                // One who says when to come back is left alone until then: by the queue, not by a worker.
-                Err(error) if error.is_conflict() && error.retry_after().is_none() && attempt < RETRIES => {
-                    self.metrics.retries.inc();
-                    sleep(pause.delay(&key, attempt, Instant::now())).await;
-                    object = read_again(&self.client, &key, error).await?;
-                }
-                Err(error) => return Err(error.into()),
-            }
+            Ok((Arc::new(written?), true))
+        };
+        let key = ObjectKey::of(&*object);
+        let written = written(&self.client, &self.metrics, object, write).await;
+        let (object, is_new) = written.context(Failed::Writing(K::KIND))?;
+        if is_new && object.endpoint() != wanted {
+            let error = anyhow::anyhow!("{key} was written and has another endpoint");
+            return Err(error.context(Failed::Writing(K::KIND)));
+        }
+        if is_new {
+            tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
         }
         Ok(object)
     }
 }
 
-/// From the server; the conflict itself if it is gone.
-async fn read_again<K: StaticKind>(
-    client: &Client,
-    key: &ObjectKey,
-    conflict: client::Error,
-) -> client::Result<Arc<K>> {
-    client.live().get(key).await?.ok_or(conflict)
+impl State {
+    /// When to look again.
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Ready { .. } => Outcome::requeue_after(WHEN_READY),
+            Self::Waiting { .. } | Self::Failed { .. } => Outcome::requeue_after(WHEN_WAITING),
+            Self::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
+        }
+    }
 }
 
-/// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host.
+/// The endpoint that a control plane has, if it can be one. Older ones have a whole URL as the host, and its port counts.
 pub(super) fn kept(plane: &CAPTControlPlane) -> Option<Address> {
     let Endpoint { host, port } = plane.endpoint()?;
-    let text = match host {
-        url if url.contains("://") => url.clone(),
-        v6 if v6.contains(':') => format!("[{v6}]:{port}"),
-        name => format!("{name}:{port}"),
-    };
-    text.parse().ok()
+    let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
+    match host {
+        v6 if v6.contains(':') && !v6.contains("://") => Address::with_default(&format!("[{v6}]"), port),
+        name_or_url => Address::with_default(name_or_url, port),
+    }
+    .ok()
 }
 
 fn is_valid(endpoint: &Endpoint) -> bool {
@@ -200,6 +216,7 @@ fn is_valid(endpoint: &Endpoint) -> bool {
 
 /// What endpoints are written to.
 trait HasEndpoint: StaticKind + Clone {
+    const KIND: &'static str;
     /// As metrics have it.
     const TARGET: &'static str;
     fn endpoint(&self) -> Option<&Endpoint>;
@@ -207,6 +224,7 @@ trait HasEndpoint: StaticKind + Clone {
 }
 
 impl HasEndpoint for CAPTControlPlane {
+    const KIND: &'static str = "CAPTControlPlane";
     const TARGET: &'static str = "controlplane";
 
     fn endpoint(&self) -> Option<&Endpoint> {
@@ -219,6 +237,7 @@ impl HasEndpoint for CAPTControlPlane {
 }
 
 impl HasEndpoint for Cluster {
+    const KIND: &'static str = "Cluster";
     const TARGET: &'static str = "cluster";
 
     fn endpoint(&self) -> Option<&Endpoint> {

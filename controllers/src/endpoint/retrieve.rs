@@ -5,12 +5,14 @@
 
 use super::{
     address::Address,
+    failure::Failed,
     memo::{Memo, Read, Version},
     metrics::{End, Metrics},
     related::apply_of,
     sources::{self, Origin, Said},
     types::{CAPTControlPlane, WorkspaceTemplateApply, workspace_kind},
 };
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
 use std::sync::Arc;
@@ -45,7 +47,7 @@ pub(super) struct Retrieval {
 
 impl Retrieval {
     /// An error if somebody could not be asked.
-    pub(super) async fn of(&self, plane: &CAPTControlPlane) -> client::Result<Retrieved> {
+    pub(super) async fn of(&self, plane: &CAPTControlPlane) -> Result<Retrieved> {
         let begun = Instant::now();
         let retrieved = self.retrieve(plane).await;
         let (origin, end) = match &retrieved {
@@ -58,15 +60,14 @@ impl Retrieval {
         retrieved
     }
 
-    async fn retrieve(&self, plane: &CAPTControlPlane) -> client::Result<Retrieved> {
+    async fn retrieve(&self, plane: &CAPTControlPlane) -> Result<Retrieved> {
         let workspace = match self.workspace(plane).await? {
             Ok(workspace) => workspace,
             Err(message) => return Ok(Retrieved::Waiting { reason: "WorkspaceNotReady", message }),
         };
         let plane = ObjectKey::of(plane);
-        match self.in_outputs(&plane, &workspace).endpoint {
-            Said::Nothing => {}
-            said => return Ok(concluded(said, Origin::Outputs)),
+        if let Some(retrieved) = concluded(self.in_outputs(&plane, &workspace).endpoint, Origin::Outputs) {
+            return Ok(retrieved);
         }
         let waiting = |message| Ok(Retrieved::Waiting { reason: "EndpointNotReady", message });
         let key = match sources::secret_of(&workspace.data) {
@@ -74,15 +75,15 @@ impl Retrieval {
             Ok(None) => return waiting("its workspace has no output cluster_endpoint yet, and names no secret".into()),
             Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, message }),
         };
-        match self.in_secret(&plane, &key).await? {
-            None => waiting(format!("Secret {key} is not there yet")),
-            Some(Read { endpoint: Said::Nothing, .. }) => waiting(format!("Secret {key} has no cluster_endpoint yet")),
-            Some(Read { endpoint, .. }) => Ok(concluded(endpoint, Origin::Secret)),
-        }
+        let Some(read) = self.in_secret(&plane, &key).await? else {
+            return waiting(format!("Secret {key} is not there yet"));
+        };
+        let nothing = || waiting(format!("Secret {key} has no cluster_endpoint yet"));
+        concluded(read.endpoint, Origin::Secret).map_or_else(nothing, Ok)
     }
 
     /// By which authority the control plane is known, as it stands; `None` if nobody says.
-    pub(super) async fn authority(&self, plane: &CAPTControlPlane) -> client::Result<Option<Arc<[u8]>>> {
+    pub(super) async fn authority(&self, plane: &CAPTControlPlane) -> Result<Option<Arc<[u8]>>> {
         let Ok(workspace) = self.workspace(plane).await? else { return Ok(None) };
         let plane = ObjectKey::of(plane);
         let authority = self.in_outputs(&plane, &workspace).authority;
@@ -95,20 +96,22 @@ impl Retrieval {
     }
 
     /// Or what is missing.
-    async fn workspace(&self, plane: &CAPTControlPlane) -> client::Result<Result<Arc<DynamicObject>, String>> {
+    async fn workspace(&self, plane: &CAPTControlPlane) -> Result<Result<Arc<DynamicObject>, String>> {
+        const APPLY: Failed = Failed::Reading("WorkspaceTemplateApply");
+        const WORKSPACE: Failed = Failed::Reading("Workspace");
         let (key, kind) = (apply_of(plane), workspace_kind());
-        let Some(apply) = self.client.get::<WorkspaceTemplateApply>(&key).await? else {
+        let Some(apply) = if_any(self.client.get::<WorkspaceTemplateApply>(&key).await).context(APPLY)? else {
             return Ok(Err(format!("WorkspaceTemplateApply {key} is not there yet")));
         };
         let name = apply.status.as_ref().and_then(|status| status.workspace_name.as_deref());
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(Err(format!("WorkspaceTemplateApply {key} has no workspace yet")));
         };
-        let Some(discovered) = self.client.discover(&kind).await? else {
+        let Some(discovered) = self.client.discover(&kind).await.context(WORKSPACE)? else {
             return Ok(Err(format!("the server has no {} of {}", kind.kind, kind.api_version())));
         };
         let key = discovered.key(key.namespace(), name);
-        let workspace = self.client.dynamic(&kind).get(&key).await?;
+        let workspace = if_any(self.client.dynamic(&kind).get(&key).await).context(WORKSPACE)?;
         Ok(workspace.ok_or_else(|| format!("Workspace {key} is not there yet")))
     }
 
@@ -133,24 +136,32 @@ impl Retrieval {
     }
 
     /// `None` if there is none. One that is not among those that are watched is read each time.
-    async fn in_secret(&self, plane: &ObjectKey, key: &ObjectKey) -> client::Result<Option<Read>> {
+    async fn in_secret(&self, plane: &ObjectKey, key: &ObjectKey) -> Result<Option<Read>> {
         let seen = self.secrets.get(key).ok().flatten().and_then(|secret| Version::of(&secret.metadata));
         if let Some(read) = self.memo.get(plane, Origin::Secret, seen.as_ref()) {
             return Ok(Some(read));
         }
-        let Some(secret) = self.client.live().get::<Secret>(key).await? else { return Ok(None) };
+        let secret = self.client.live().get::<Secret>(key).await.context(Failed::Reading("Secret"))?;
+        let Some(secret) = secret else { return Ok(None) };
         let read = sources::secret(&secret);
         self.memo.put(plane, Origin::Secret, &secret.metadata, read.clone());
         Ok(Some(read))
     }
 }
 
-fn concluded(said: Said, origin: Origin) -> Retrieved {
+/// Of a kind that the server does not have, there is nothing yet.
+pub(super) fn if_any<T>(read: client::Result<Option<T>>) -> client::Result<Option<T>> {
+    match read {
+        Err(error) if error.is_absent() => Ok(None),
+        read => read,
+    }
+}
+
+/// `None` if another one is to be asked.
+fn concluded(said: Said, origin: Origin) -> Option<Retrieved> {
     match said {
-        Said::Endpoint(address) => Retrieved::Found { address, origin },
-        Said::Invalid(message) => Retrieved::Invalid { origin, message: format!("{origin}: {message}") },
-        Said::Nothing => {
-            Retrieved::Waiting { reason: "EndpointNotReady", message: format!("{origin} say nothing yet") }
-        }
+        Said::Nothing => None,
+        Said::Endpoint(address) => Some(Retrieved::Found { address, origin }),
+        Said::Invalid(message) => Some(Retrieved::Invalid { origin, message: format!("{origin}: {message}") }),
     }
 }

@@ -12,6 +12,7 @@ pub fn roles() -> Vec<Value> {
         rule("controlplane.cluster.x-k8s.io", "captcontrolplanes/status", &["patch"]),
         rule("infrastructure.cluster.x-k8s.io", "workspacetemplateapplies", &["list", "watch"]),
         rule("tf.upbound.io", "workspaces", &["list", "watch"]),
+        // Likewise; and it is read before it is cleared.
         rule("cluster.x-k8s.io", "clusters", &["get", "list", "watch", "patch"]),
         // Their metadata is watched; the one that is needed is read.
         rule("", "secrets", &["get", "list", "watch"]),

@@ -17,7 +17,7 @@ const AUTHORITY: &str = "cluster_certificate_authority_data";
 
 /// Where an endpoint is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub(super) enum Origin {
     /// `status.atProvider.outputs` of the workspace.
     Outputs,
     /// The workspace's connection secret.

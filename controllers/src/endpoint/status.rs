@@ -1,6 +1,8 @@
-//! What the endpoint decides of a control plane's status: one condition, and `ready`, `initialized`, `phase` and the failure as far as they follow from it.
+//! What the endpoint decides of a control plane's status: one condition, and `ready`, `initialized` and `phase` as far as they follow from it.
+//!
+//! `failureReason` and `failureMessage` are not ours: the Cluster API takes them for final, copies them to the cluster and never clears them. A phase that they explain stays.
 
-use super::types::{CAPTControlPlane, CAPTControlPlaneStatus, Phase};
+use super::types::{CAPTControlPlaneStatus, Phase};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
@@ -18,39 +20,41 @@ pub(crate) enum State {
     Waiting { reason: &'static str, message: String },
     /// Somebody has to mend it.
     Invalid { message: String },
+    /// Something could not be read or written, and is tried again.
+    Failed { message: String },
 }
 
-/// The reason of the failure that is ours: another one's is left alone.
-const INVALID: &str = "InvalidEndpoint";
-
 impl State {
-    /// The status with this in it. What others have written stays.
-    pub(crate) fn applied(&self, plane: &CAPTControlPlane, now: Timestamp) -> CAPTControlPlaneStatus {
-        let mut status = plane.status.clone().unwrap_or_default();
+    /// The status with this in it, which was seen of such a generation. What others have written stays.
+    pub(crate) fn applied(
+        &self,
+        status: Option<&CAPTControlPlaneStatus>,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> CAPTControlPlaneStatus {
+        let mut status = status.cloned().unwrap_or_default();
         let (met, reason, message) = match self {
             Self::Ready { reason, message } => ("True", *reason, message),
             Self::Waiting { reason, message } => ("False", *reason, message),
-            Self::Invalid { message } => ("False", INVALID, message),
+            Self::Invalid { message } => ("False", "InvalidEndpoint", message),
+            Self::Failed { message } => ("False", "EndpointUpdateFailed", message),
         };
         status.ready = matches!(self, Self::Ready { .. });
         status.initialized |= status.ready;
-        status.phase = Some(match self {
-            Self::Ready { .. } => Phase::Ready,
-            Self::Waiting { .. } => Phase::Creating,
-            Self::Invalid { .. } => Phase::Failed,
-        });
-        if let Self::Invalid { message } = self {
-            status.failure_reason = Some(INVALID.into());
-            status.failure_message = Some(message.clone());
-        } else if status.failure_reason.as_deref() == Some(INVALID) {
-            (status.failure_reason, status.failure_message) = (None, None);
+        let has_failed_otherwise = status.phase == Some(Phase::Failed) && status.failure_reason.is_some();
+        if !has_failed_otherwise {
+            status.phase = Some(match self {
+                Self::Ready { .. } => Phase::Ready,
+                Self::Waiting { .. } | Self::Failed { .. } => Phase::Creating,
+                Self::Invalid { .. } => Phase::Failed,
+            });
         }
         let condition = Condition {
             type_: ENDPOINT_READY.into(),
             status: met.into(),
             reason: reason.into(),
             message: message.clone(),
-            observed_generation: plane.metadata.generation,
+            observed_generation: generation,
             last_transition_time: Time(now),
         };
         set(&mut status.conditions, condition);
@@ -73,13 +77,15 @@ pub(crate) fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::types::CAPTControlPlaneSpec, *};
+    use super::*;
 
-    fn plane(status: CAPTControlPlaneStatus) -> CAPTControlPlane {
-        let mut plane = CAPTControlPlane::new("plane", CAPTControlPlaneSpec::default());
-        plane.metadata.generation = Some(3);
-        plane.status = Some(status);
-        plane
+    /// What comes after this.
+    fn then(state: &State, before: &CAPTControlPlaneStatus, second: i64) -> CAPTControlPlaneStatus {
+        state.applied(Some(before), Some(3), at(second))
+    }
+
+    fn first(state: &State) -> CAPTControlPlaneStatus {
+        state.applied(None, Some(3), at(1))
     }
 
     fn at(second: i64) -> Timestamp {
@@ -100,46 +106,50 @@ mod tests {
 
     #[test]
     fn each_state_has_its_phase() {
-        let applied = |state: State| {
-            let status = state.applied(&plane(CAPTControlPlaneStatus::default()), at(1));
+        let applied = |state: &State| {
+            let status = first(state);
             (status.ready, status.initialized, status.phase.expect("one"), status.conditions[0].status.clone())
         };
-        assert_eq!(applied(ready()), (true, true, Phase::Ready, "True".into()));
-        assert_eq!(applied(waiting()), (false, false, Phase::Creating, "False".into()));
-        assert_eq!(applied(invalid()), (false, false, Phase::Failed, "False".into()));
+        assert_eq!(applied(&ready()), (true, true, Phase::Ready, "True".into()));
+        assert_eq!(applied(&waiting()), (false, false, Phase::Creating, "False".into()));
+        assert_eq!(applied(&invalid()), (false, false, Phase::Failed, "False".into()));
     }
 
     #[test]
     fn what_was_initialized_stays_so() {
-        let status = ready().applied(&plane(CAPTControlPlaneStatus::default()), at(1));
-        let status = invalid().applied(&plane(status), at(2));
+        let status = first(&ready());
+        let status = then(&invalid(), &status, 2);
         assert_eq!((status.ready, status.initialized), (false, true));
     }
 
     #[test]
     fn the_same_said_again_changes_nothing() {
         for state in [ready(), waiting(), invalid()] {
-            let status = state.applied(&plane(CAPTControlPlaneStatus::default()), at(1));
-            assert_eq!(state.applied(&plane(status.clone()), at(2)), status);
+            let status = first(&state);
+            assert_eq!(then(&state, &status, 2), status);
         }
     }
 
     #[test]
     fn the_time_of_a_condition_is_that_of_its_answer() {
-        let status = waiting().applied(&plane(CAPTControlPlaneStatus::default()), at(1));
-        let status = invalid().applied(&plane(status), at(2));
+        let status = first(&waiting());
+        let status = then(&invalid(), &status, 2);
         assert_eq!(status.conditions[0].last_transition_time.0, at(1), "still false");
-        let status = ready().applied(&plane(status), at(3));
+        let status = then(&ready(), &status, 3);
         assert_eq!(status.conditions[0].last_transition_time.0, at(3));
     }
 
     #[test]
-    fn a_failure_is_taken_back_if_it_was_ours_and_conditions_of_others_stay() {
-        let status = invalid().applied(&plane(CAPTControlPlaneStatus::default()), at(1));
-        assert_eq!(status.failure_reason.as_deref(), Some(INVALID));
-        assert_eq!(waiting().applied(&plane(status), at(2)).failure_message, None);
+    fn failures_and_conditions_of_others_stay_and_ours_is_no_failure() {
+        let status = first(&invalid());
+        assert_eq!((status.failure_reason.as_ref(), status.failure_message.as_ref()), (None, None));
+        assert_eq!(then(&ready(), &status, 2).phase, Some(Phase::Ready), "it was ours");
 
-        let mut others = CAPTControlPlaneStatus { failure_reason: Some("SecretError".into()), ..Default::default() };
+        let mut others = CAPTControlPlaneStatus {
+            phase: Some(Phase::Failed),
+            failure_reason: Some("SecretError".into()),
+            ..CAPTControlPlaneStatus::default()
+        };
         let condition = Condition {
             type_: "SecretsReady".into(),
             status: "False".into(),
@@ -149,8 +159,8 @@ mod tests {
             last_transition_time: Time(at(0)),
         };
         others.conditions.push(condition.clone());
-        let status = ready().applied(&plane(others), at(1));
-        assert_eq!(status.failure_reason.as_deref(), Some("SecretError"));
+        let status = then(&ready(), &others, 1);
+        assert_eq!((status.failure_reason.as_deref(), status.phase), (Some("SecretError"), Some(Phase::Failed)));
         assert_eq!(status.conditions[0], condition);
     }
 }

@@ -12,7 +12,7 @@
 //! | status updates, best practices: patches, verification | 1, 6 |
 //! | logging | 10, c, k |
 //! | caching | `a_secret_is_read_once_for_each_version` |
-//! | retry | `propagation::a_conflict_is_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, 11 |
+//! | retry | `propagation::a_conflict_is_…`, `propagation::a_conflict_of_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, 11 |
 //! | metrics | `everything_is_counted` |
 //! | validation, health checks | 2, l, the unit tests of `Address`; `health` |
 //!
@@ -23,14 +23,14 @@
 //! | 1 merge patch of the endpoint alone | `writes::an_endpoint_is_one_merge_patch_to_each_and_the_control_plane_is_first` |
 //! | 2 raw, then base64 | `a_secret_is_read_as_it_stands_and_then_as_base64` |
 //! | 3 bare host and port, old ones rewritten | `propagation::a_whole_url_as_the_host_is_made_a_host` |
-//! | 4 missing is waiting | `what_is_missing_is_waited_for_and_no_failure` |
-//! | 5 a failure stops the pass | `writes::what_becomes_invalid_is_said_and_nothing_else_is_touched` |
+//! | 4 missing is waiting | `what_is_missing_is_waited_for_and_no_failure`, `alone`: also of a kind that is absent |
+//! | 5 a failure stops the pass, and is said | `writes::a_failure_is_said_and_one_that_is_over_at_once_does_not_unready`, `writes::what_becomes_invalid_is_said_and_nothing_else_is_touched` |
 //! | 6 what was written is verified | `writes::an_endpoint_that_is_not_there_after_it_was_written_is_written_again` |
 //! | 7 rules | `rights` |
 //! | 8 overwritten if different, with an event | `writes::who_replaces_an_endpoint_says_so_once` |
-//! | 9 deletion clears ours | `propagation::a_deletion_takes_…`, `writes::an_endpoint_is_cleared_by_null` |
+//! | 9 deletion clears ours | `propagation::a_deletion_takes_…`, `writes::an_endpoint_is_cleared_by_null`, `writes::what_is_cleared_is_decided_by_the_server_and_not_from_memory` |
 //! | 10 source and host are logged, nothing else | `secrecy` |
-//! | 11 intervals | `it_is_looked_again_after_30_or_5_or_10_seconds` |
+//! | 11 intervals, watches | `it_is_looked_again_after_30_or_5_or_10_seconds`, `watched`: a change of each kind |
 //! | 12 `CAPTCluster` has none | `a_cluster_has_no_endpoint_of_its_own` |
 //! | 13 host and port may be absent | `writes::an_endpoint_that_is_there_in_part_is_none` |
 //! | a which cluster | `the_cluster_is_the_owner_then_the_label_then_the_name` |

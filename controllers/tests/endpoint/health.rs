@@ -222,6 +222,24 @@ steersman::env_test! {
         world.stop().await
     }
 
+    async fn what_was_said_of_one_endpoint_is_not_said_of_the_next(env: Env) -> Result<()> {
+        let (first, next) = (Plane::start(Manners::Answers).await?, Plane::start(Manners::IsSilent).await?);
+        let world = checked(&env, EAGER).await?;
+        world.make_workspace(Some(first.outputs())).await?;
+        world.until_health("EndpointReachable").await?;
+        assert_eq!(world.gauge().as_deref(), Some("1"));
+        // Nobody knows for a minute.
+        world.set_outputs(next.outputs()).await?;
+        assert_eq!(world.until_health("NotCheckedYet").await?.0, "Unknown");
+        assert_eq!(world.gauge(), None);
+        world.set_outputs(first.outputs()).await?;
+        world.until_propagated(&first.address.to_string()).await?;
+        for plane in [first, next] {
+            plane.serving.abort();
+        }
+        world.stop().await
+    }
+
     async fn where_nobody_listens_nobody_is_healthy_and_the_endpoint_stays(env: Env) -> Result<()> {
         let (plane, world) = (Plane::start(Manners::Answers).await?, checked(&env, EAGER).await?);
         plane.serving.abort();

@@ -1,5 +1,6 @@
 //! The endpoint's controller, on the embedded server and on the real one.
 
+mod alone;
 mod between;
 mod chaos;
 mod counted;
@@ -13,6 +14,7 @@ mod propagation;
 mod rights;
 mod scope;
 mod secrecy;
+mod watched;
 mod wire;
 mod world;
 mod writes;

@@ -14,9 +14,12 @@ use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 use steersman::{
     cache::Query,
     manager::Probe,
+    prelude::*,
     testing::{Env, TestServer},
 };
-use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, WorkspaceTemplateApply, definitions, dependencies};
+use steersman_controllers::endpoint::{
+    CAPTControlPlane, Cluster, ENDPOINT_HEALTHY, Health, Options, WorkspaceTemplateApply, definitions, dependencies,
+};
 
 /// In every value that is to stay secret.
 const MARKER: &str = "hunter2";
@@ -100,7 +103,9 @@ impl<'a> Spy<'a> {
         self.looks_at("a cluster", &client.list(&Query::<Cluster>::default()).await?)?;
         self.looks_at("an apply", &client.list(&Query::<WorkspaceTemplateApply>::default()).await?)?;
         self.is_silent("the metrics", &manager.metrics_page());
-        self.looks_at("the queue", &manager.queue("endpoint", 100))?;
+        for controller in ["endpoint", "endpoint-health"] {
+            self.looks_at("the queue", &manager.queue(controller, 100))?;
+        }
         self.looks_at("the controllers", &manager.controllers())?;
         self.looks_at("the caches", &manager.caches())?;
         self.looks_at("the checks", &manager.check(Probe::Ready).await)?;
@@ -116,6 +121,15 @@ impl<'a> Spy<'a> {
         until(async || {
             self.looks_around().await?;
             Ok(self.world.condition().await?.0 == reason)
+        })
+        .await
+    }
+
+    async fn until_health(&self, reason: &str) -> anyhow::Result<()> {
+        until(async || {
+            self.looks_around().await?;
+            let conditions = self.world.plane().await?.status.unwrap_or_default().conditions;
+            Ok(conditions.iter().any(|condition| condition.type_ == ENDPOINT_HEALTHY && condition.reason == reason))
         })
         .await
     }
@@ -153,7 +167,13 @@ async fn put_secret(world: &World, endpoint: &[u8]) -> anyhow::Result<()> {
 async fn values_come_and_go(env: &Env, faults: &[(Call, Way)]) -> anyhow::Result<()> {
     let namespace = env.namespace("secrecy").await?;
     let wire = Wire::new(env.client()?, "1", Duration::from_millis(100), faults);
-    let world = World::begin(env, &namespace, wire.client()).await?;
+    // Whose authority is a secret, too, and who reads it from both sources.
+    let options = Options {
+        health: Some(Health { every_when_failing: Duration::from_millis(20), ..Health::default() }),
+        ..Options::default()
+    };
+    let world = World::with(env.client()?, Manager::builder(wire.client()), &options, &namespace)?;
+    world.make_plane().await?;
     let spy = Spy::on(&world);
     world.make_workspace(None).await?;
     spy.until_reason("EndpointNotReady").await?;
@@ -161,9 +181,16 @@ async fn values_come_and_go(env: &Env, faults: &[(Call, Way)]) -> anyhow::Result
         let host = format!("127.0.1.{turn}");
         put_secret(&world, format!("https://{host}").as_bytes()).await?;
         spy.until_at(&host).await?;
+        spy.until_health("InvalidAuthority").await?;
         put_secret(&world, bad).await?;
         spy.until_reason("InvalidEndpoint").await?;
     }
+    let authority = STANDARD.encode(format!("{MARKER} of the outputs"));
+    world
+        .set_outputs(json!({"cluster_endpoint": "127.0.1.9", "cluster_certificate_authority_data": authority}))
+        .await?;
+    spy.until_at("127.0.1.9").await?;
+    spy.until_health("InvalidAuthority").await?;
     world.client.delete::<CAPTControlPlane>(&world.key("plane")).await?;
     until(async || Ok(world.client.get::<CAPTControlPlane>(&world.key("plane")).await?.is_none())).await?;
     spy.looks_around().await?;

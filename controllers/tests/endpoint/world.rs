@@ -181,7 +181,7 @@ fn cluster() -> Cluster {
     serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": {}})).expect("a cluster")
 }
 
-fn plane() -> CAPTControlPlane {
+pub(crate) fn plane() -> CAPTControlPlane {
     let plane =
         json!({"metadata": {"name": "plane"}, "spec": {"version": "1.31", "workspaceTemplateRef": {"name": "eks"}}});
     serde_json::from_value(plane).expect("a control plane")

@@ -8,7 +8,10 @@ use anyhow::{Context, Result};
 use http::{Method, StatusCode};
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+};
 use steersman::{
     cache::Query,
     client::Patch,
@@ -74,6 +77,24 @@ steersman::env_test! {
         world.stop().await
     }
 
+    async fn what_is_cleared_is_decided_by_the_server_and_not_from_memory(env: Env) -> Result<()> {
+        // As it is when the cache is behind: somebody else's is there already.
+        let between = Between::new(|asked| {
+            if !asked.is(&Method::GET, CLUSTER) {
+                return Twist::Nothing;
+            }
+            Twist::Changed(|answer| answer["spec"]["controlPlaneEndpoint"]["host"] = "other.example.com".into())
+        });
+        let world = World::between(&env, &between).await?;
+        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        world.until_propagated("one.example.com:443").await?;
+        let written = between.count(&Method::PATCH, CLUSTER);
+        world.client.delete::<CAPTControlPlane>(&world.key("plane")).await?;
+        until(async || Ok(world.client.get::<CAPTControlPlane>(&world.key("plane")).await?.is_none())).await?;
+        assert_eq!((between.count(&Method::GET, CLUSTER), between.count(&Method::PATCH, CLUSTER)), (1, written));
+        world.stop().await
+    }
+
     async fn an_endpoint_that_is_not_there_after_it_was_written_is_written_again(env: Env) -> Result<()> {
         let twisted = AtomicBool::new(false);
         let between = Between::new(move |asked| {
@@ -110,6 +131,48 @@ steersman::env_test! {
         let page = world.manager.metrics_page();
         assert!(page.contains("capt_endpoint_retries_total 0"), "no worker waits: {page}");
         assert_eq!(between.count(&Method::PATCH, CLUSTER), 2);
+        world.stop().await
+    }
+
+    async fn a_failure_is_said_and_one_that_is_over_at_once_does_not_unready(env: Env) -> Result<()> {
+        const FAILED: &str = "EndpointUpdateFailed";
+        // How many are refused from now on.
+        let refusals = Arc::new(AtomicUsize::new(usize::MAX));
+        let left = refusals.clone();
+        let between = Between::new(move |asked| {
+            let is_refused = || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+            if !asked.is(&Method::PATCH, CLUSTER) || !is_refused() {
+                return Twist::Nothing;
+            }
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
+                "message": "something is wrong here",
+            });
+            Twist::Instead(StatusCode::INTERNAL_SERVER_ERROR, status)
+        });
+        let said = || between.asked().iter().filter(|asked| asked.body.to_string().contains(FAILED)).count();
+        let world = World::between(&env, &between).await?;
+        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        world.until_reason(FAILED).await?;
+        let status = world.plane().await?.status.context("it is said")?;
+        assert_eq!((status.ready, status.phase, status.failure_reason), (false, Some(Phase::Creating), None));
+        let words = status.conditions.into_iter().map(|it| it.message).collect::<String>();
+        assert_eq!(words, "Cluster cannot be written: InternalError; it is tried again");
+        refusals.store(0, Relaxed);
+        world.until_propagated("one.example.com:443").await?;
+
+        let before = said();
+        refusals.store(1, Relaxed);
+        world.set_outputs(json!({"cluster_endpoint": "two.example.com"})).await?;
+        world.until_propagated("two.example.com:443").await?;
+        assert_eq!((refusals.load(Relaxed), said()), (0, before), "it was refused, and nobody was told");
+
+        refusals.store(usize::MAX, Relaxed);
+        world.set_outputs(json!({"cluster_endpoint": "three.example.com"})).await?;
+        world.until_reason(FAILED).await?;
+        assert!(!world.plane().await?.status.context("it is said")?.ready);
+        refusals.store(0, Relaxed);
+        world.until_propagated("three.example.com:443").await?;
         world.stop().await
     }
 

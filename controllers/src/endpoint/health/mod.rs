@@ -4,7 +4,7 @@
 //! may not read `/readyz` is told so by a control plane that is there. The connection is verified by the control plane's own certificate authority; without
 //! one there is none.
 //!
-//! What holds: a status is written when the verdict has changed, and only then.
+//! What holds: a status is written when the verdict has changed, and only then. What was said of one address is not left to stand for another one.
 
 mod course;
 mod probe;
@@ -15,6 +15,7 @@ use self::{
 };
 use super::{
     address::Address,
+    again::written,
     metrics::Metrics,
     reconciler::kept,
     retrieve::Retrieval,
@@ -80,10 +81,10 @@ enum Verdict {
 }
 
 pub(super) struct HealthReconciler {
-    pub(super) client: Client,
-    pub(super) retrieval: Arc<Retrieval>,
-    pub(super) metrics: Metrics,
-    pub(super) health: Health,
+    client: Client,
+    retrieval: Arc<Retrieval>,
+    metrics: Metrics,
+    health: Health,
     courses: Mutex<HashMap<ObjectKey, Course>>,
 }
 
@@ -121,24 +122,16 @@ impl HealthReconciler {
     async fn tell(&self, plane: &ObjectKey, address: &str, verdict: &Verdict) -> Result<()> {
         self.metrics.healthy(plane, verdict.is_healthy());
         let Some(plane) = self.client.get::<CAPTControlPlane>(plane).await? else { return Ok(()) };
-        let mut told = (*plane).clone();
-        let conditions = &mut told.status.get_or_insert_default().conditions;
-        match verdict.condition(address) {
-            None => conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY),
-            Some((status, reason, message)) => {
-                let condition = Condition {
-                    type_: ENDPOINT_HEALTHY.into(),
-                    status: status.into(),
-                    reason: reason.into(),
-                    message,
-                    // It is about who answers, not about what is wanted.
-                    observed_generation: None,
-                    last_transition_time: Time(Timestamp::now()),
-                };
-                set(conditions, condition);
+        let tell = |plane: Arc<CAPTControlPlane>| async move {
+            let mut told = (*plane).clone();
+            let conditions = &mut told.status.get_or_insert_default().conditions;
+            match verdict.condition(address) {
+                None => conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY),
+                Some(condition) => set(conditions, condition),
             }
-        }
-        self.client.status().patch_from(&*plane, &told).await?;
+            self.client.status().patch_from(&*plane, &told).await
+        };
+        written(&self.client, &self.metrics, plane, tell).await?;
         Ok(())
     }
 
@@ -167,9 +160,13 @@ impl Reconciler for HealthReconciler {
                 });
             }
         };
+        let address = target.address.to_string();
+        if says_of_another(&plane, &address) {
+            let message = "the endpoint is another one since, and it is not known yet";
+            self.tell(&request, &address, &Verdict::Unknown { reason: "NotCheckedYet", message }).await?;
+        }
         // Back before anything can fail; lost if this is dropped, it begins anew.
         let mut course = self.courses.lock().remove(&request).unwrap_or_default();
-        let address = target.address.to_string();
         if course.is_due(&target, Instant::now()) {
             let checked = select! {
                 biased;
@@ -187,6 +184,14 @@ impl Reconciler for HealthReconciler {
     }
 }
 
+/// Whether somebody is said to answer or not at another address: the words begin with it.
+fn says_of_another(plane: &CAPTControlPlane, address: &str) -> bool {
+    let mut conditions = plane.status.iter().flat_map(|status| &status.conditions);
+    let said = conditions.find(|condition| condition.type_ == ENDPOINT_HEALTHY);
+    let said = said.filter(|condition| condition.status != "Unknown").map(|condition| condition.message.as_str());
+    said.is_some_and(|said| !said.strip_prefix(address).is_some_and(|rest| rest.starts_with([' ', ':'])))
+}
+
 /// Nobody outside may reach it.
 fn is_private(plane: &CAPTControlPlane) -> bool {
     let access = plane.spec.control_plane_config.as_ref().and_then(|config| config.endpoint_access.as_ref());
@@ -202,13 +207,21 @@ impl Verdict {
         }
     }
 
-    /// Status, reason and message.
-    fn condition(&self, address: &str) -> Option<(&'static str, &'static str, String)> {
-        Some(match self {
+    fn condition(&self, address: &str) -> Option<Condition> {
+        let (status, reason, message) = match self {
             Self::Absent => return None,
             Self::Unknown { reason, message } => ("Unknown", *reason, (*message).to_owned()),
             Self::Healthy => ("True", "EndpointReachable", format!("{address} answers")),
             Self::Unhealthy(why) => ("False", "EndpointUnreachable", format!("{address}: {why}")),
+        };
+        Some(Condition {
+            type_: ENDPOINT_HEALTHY.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message,
+            // It is about who answers, not about what is wanted.
+            observed_generation: None,
+            last_transition_time: Time(Timestamp::now()),
         })
     }
 }
