@@ -60,7 +60,7 @@ async fn what_is_reconciled_and_where_is_in_the_span() {
     let running = tokio::spawn(task.run_until(std::future::pending()));
     controller.queue().add(Request::new("shop", "web"));
     // Its cache does not run, and is waited for in vain.
-    pass(secs(120)).await;
+    pass(secs(121)).await;
     let spans = log.spans("reconcile");
     assert_eq!((fields(&spans[0].1)["kind"], fields(&spans[0].1)["controller"]), ("ConfigMap", "maps"));
     controller.stop().await;
