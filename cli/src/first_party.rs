@@ -19,7 +19,7 @@ pub(crate) struct FirstParty {
     pub(crate) add_to: fn(&ManagerHandle, &Settings) -> anyhow::Result<()>,
 }
 
-/// What controllers can be told; of none all is as they do it by themselves.
+/// What controllers can be told from the command line. By default each does as it does by itself.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Settings {
     /// Ask every minute whether somebody answers at each endpoint, and say so in the condition `EndpointHealthy`. It has to be reachable from here.

@@ -60,7 +60,7 @@ pub(crate) trait Sink: Send + Sync {
     fn decoder(&self) -> &Decoder;
     /// These are all there are, at this revision. Those `unread` are there as well, but could not be read.
     fn all(&self, entries: Vec<Entry<Self::Payload>>, unread: Vec<ObjectKey>, revision: u64);
-    /// There, though handlers need not hear of it before [`tell`](Self::tell).
+    /// It is there, and so is what [`deleted`](Self::deleted) says: handlers need not hear of either before [`tell`](Self::tell).
     fn put(&self, entry: Entry<Self::Payload>, revision: u64);
     /// Gone; as it was last, if that could be read.
     fn deleted(&self, key: &ObjectKey, last: Option<Self::Payload>, revision: u64);
