@@ -5,6 +5,7 @@
 //! prints a hash of the objects. `--serve WORKLOAD [--quick]` is the server of a workload that needs one: it prints where its kubeconfig is, and
 //! serves everybody who is given that as `KUBECONFIG` until its input ends.
 
+mod floor;
 mod handlers;
 mod live;
 mod memory;
@@ -30,12 +31,13 @@ struct Workload {
     run: fn(Form, quick: bool) -> Rows,
 }
 
-/// How the informer keeps its objects: our implementations.
+/// How the informer keeps its objects: our implementations. Or [no informer](floor) at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     Typed,
     Compact,
     Metadata,
+    Floor,
 }
 
 const FORMS: &[Form] = &[Form::Typed, Form::Compact, Form::Metadata];
@@ -46,6 +48,7 @@ impl Form {
             Self::Typed => "steersman",
             Self::Compact => "steersman-compact",
             Self::Metadata => "steersman-metadata",
+            Self::Floor => "floor",
         }
     }
 }
@@ -59,13 +62,14 @@ macro_rules! fed {
             $crate::Form::Typed => $run(bench::typed::<Pod>() $(, $argument)*),
             $crate::Form::Compact => $run(bench::compact::<Pod>() $(, $argument)*),
             $crate::Form::Metadata => $run(bench::metadata::<Metadata<Pod>>() $(, $argument)*),
+            $crate::Form::Floor => unreachable!("the floor is not fed"),
         }
     }};
 }
 pub(crate) use fed;
 
 fn all() -> impl Iterator<Item = Workload> {
-    let parts = [memory::all(), writes::all(), reads::all(), stalls::all(), handlers::all(), live::all()];
+    let parts = [memory::all(), writes::all(), reads::all(), stalls::all(), handlers::all(), live::all(), floor::all()];
     parts.into_iter().flatten()
 }
 
@@ -105,13 +109,15 @@ fn main() -> ExitCode {
 }
 
 fn one(name: &str, implementation: &str, quick: bool) -> ExitCode {
-    let Some(workload) = all().find(|workload| workload.names.contains(&name)) else {
+    let form = |workload: &Workload| workload.forms.iter().copied().find(|form| form.name() == implementation);
+    let mut named = all().filter(|workload| workload.names.contains(&name)).peekable();
+    if named.peek().is_none() {
         return usage(&format!("there is no workload '{name}'"));
-    };
-    let Some(form) = workload.forms.iter().find(|form| form.name() == implementation) else {
+    }
+    let Some((workload, form)) = named.find_map(|workload| form(&workload).map(|form| (workload, form))) else {
         return usage(&format!("{name} has no implementation '{implementation}' here"));
     };
-    for (name, value) in (workload.run)(*form, quick) {
+    for (name, value) in (workload.run)(form, quick) {
         let row = serde_json::json!({
             "workload": name, "implementation": implementation, "unit": workload.unit, "value": value
         });

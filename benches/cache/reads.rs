@@ -18,7 +18,7 @@ use steersman::{
 };
 
 /// Gets between two looks at the clock.
-const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![
@@ -58,32 +58,25 @@ fn gets<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) 
     fill(&feed);
     let keys = keys();
     let mut next = keys.chunks(BATCH).cycle();
-    let mut batch = || {
-        for key in next.next().expect("for ever") {
-            let object = informer.get(key).expect("synced");
-            assert!(black_box(object).is_some());
-        }
-    };
-    let one = per_call(quick, &mut batch) / BATCH as f64;
-    vec![("get", one), ("get-2t", of_two(&informer, &keys, quick))]
+    let get = |key: &ObjectKey| assert!(black_box(informer.get(key).expect("synced")).is_some());
+    let one = per_call(quick, || next.next().expect("for ever").iter().for_each(get)) / BATCH as f64;
+    vec![("get", one), ("get-2t", of_two(&keys, quick, get))]
 }
 
 /// Wall time per get when two threads get different objects.
-fn of_two<K: KubeObject>(informer: &Informer<K>, keys: &[ObjectKey], quick: bool) -> f64 {
+pub(crate) fn of_two<T: Sync>(all: &[T], quick: bool, get: impl Fn(&T) + Sync) -> f64 {
     let least = pick(quick, Duration::from_millis(100), Duration::from_millis(400));
     let start = Instant::now();
-    let work = |keys: &[ObjectKey]| {
+    let work = |some: &[T]| {
         let mut count = 0;
-        let mut batches = keys.chunks(BATCH).cycle();
+        let mut batches = some.chunks(BATCH).cycle();
         while start.elapsed() < least {
-            for key in batches.next().expect("for ever") {
-                assert!(black_box(informer.get(key).expect("synced")).is_some());
-            }
+            batches.next().expect("for ever").iter().for_each(&get);
             count += BATCH;
         }
         count
     };
-    let (first, second) = keys.split_at(keys.len() / 2);
+    let (first, second) = all.split_at(all.len() / 2);
     let count = thread::scope(|scope| {
         let other = scope.spawn(|| work(second));
         work(first) + other.join().expect("gets do not panic")

@@ -15,7 +15,7 @@ use std::{
 };
 use steersman::{
     cache::{Informer, Query, bench::Feed},
-    object::KubeObject,
+    object::{KubeObject, ObjectKey},
 };
 
 /// From one update to the next: about what a busy cluster has, and long enough to meet many a list.
@@ -60,8 +60,15 @@ fn update_while_list<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), 
     vec![("update-while-list-max", micros(longest))]
 }
 
-/// Every object comes anew: nothing of the old state can stay.
-fn relist_stall<K: KubeObject>((informer, feed): (Informer<K>, impl Feed)) -> Rows {
+fn relist_stall<K: KubeObject>(fed: (Informer<K>, impl Feed)) -> Rows {
+    while_all_comes_anew(fed, |informer, key| informer.get(key).expect("synced"))
+}
+
+/// The longest read while every object comes anew: nothing of the old state can stay.
+pub(crate) fn while_all_comes_anew<K: KubeObject, T>(
+    (informer, feed): (Informer<K>, impl Feed),
+    read: impl Fn(&Informer<K>, &ObjectKey) -> Option<T> + Sync,
+) -> Rows {
     fill(&feed);
     let keys = keys();
     let later = FIRST_REVISION + 2 * COUNT as u64;
@@ -75,9 +82,9 @@ fn relist_stall<K: KubeObject>((informer, feed): (Informer<K>, impl Feed)) -> Ro
                     break;
                 }
                 let start = Instant::now();
-                let object = informer.get(key).expect("synced");
+                let found = black_box(read(&informer, key));
                 longest = longest.max(start.elapsed());
-                assert!(object.is_some());
+                assert!(found.is_some());
             }
             longest
         });

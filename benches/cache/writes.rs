@@ -9,7 +9,7 @@ use std::time::Instant;
 use steersman::cache::{Informer, bench::Feed};
 
 pub(crate) const COUNT: usize = 100_000;
-const UPDATES: usize = 20_000;
+pub(crate) const UPDATES: usize = 20_000;
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![Workload {

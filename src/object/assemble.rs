@@ -1,9 +1,10 @@
 //! An object kept in parts, read as one: a serde deserializer that gives `apiVersion`, `kind` and `metadata` from
-//! memory and everything else from the kept text, so that no message is written only to be parsed.
+//! memory and everything else from the packed body, so that no message is written only to be parsed.
 
 use super::{
     compact_meta::CompactMeta,
     meta::{Owner, Timestamp, Which},
+    packed::Packed,
 };
 use kube_core::TypeMeta;
 use serde::{
@@ -16,20 +17,19 @@ use serde::{
 };
 use std::{array, fmt, marker::PhantomData};
 
-/// `body` is a JSON object with all the other fields.
-pub(super) fn assemble<K: DeserializeOwned>(
-    types: &TypeMeta,
-    meta: &CompactMeta,
-    body: &str,
+/// `body` is an object with all the other fields.
+pub(super) fn assemble<'a, K: DeserializeOwned>(
+    types: &'a TypeMeta,
+    meta: &'a CompactMeta,
+    mut body: Packed<'a>,
 ) -> Result<K, serde_json::Error> {
     let head = [
         ("apiVersion", Part::Text(&types.api_version)),
         ("kind", Part::Text(&types.kind)),
         ("metadata", Part::Metadata(meta)),
     ];
-    let mut json = serde_json::Deserializer::from_str(body);
-    let object = K::deserialize(Whole { head, body: &mut json })?;
-    json.end()?;
+    let object = K::deserialize(Whole { head, body: &mut body })?;
+    body.end()?;
     Ok(object)
 }
 

@@ -1,4 +1,4 @@
-//! An object kept as text: metadata parsed, the rest of the message as it came, decoded when somebody reads it.
+//! An object kept compact: metadata parsed, the rest of the message [packed](super::packed), decoded when somebody reads it.
 
 use super::{
     assemble::assemble,
@@ -10,23 +10,31 @@ use super::{
     key::ObjectKey,
     kind::KubeObject,
     meta::Meta,
+    packed::{Names, Packed},
     payload::Payload,
 };
 use kube_core::TypeMeta;
 use serde::{
     Deserializer,
-    de::{DeserializeSeed, Error},
+    de::{DeserializeOwned, DeserializeSeed, Error},
 };
 use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Compact {
     types: Arc<TypeMeta>,
-    registry: Arc<Registry>,
+    common: Arc<Common>,
     meta: CompactMeta,
-    /// A JSON object of all fields but `apiVersion`, `kind` and `metadata`.
+    /// An object of all fields but `apiVersion`, `kind` and `metadata`, packed.
     body: Box<str>,
     forms: Forms,
+}
+
+/// What the compact objects of one informer have in common.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    pub(super) registry: Registry,
+    names: Names,
 }
 
 impl Compact {
@@ -40,7 +48,13 @@ impl Compact {
 
     /// All of it as JSON, which nobody keeps.
     pub(super) fn to_json(&self) -> Result<serde_json::Value, DecodeError> {
-        assemble(&self.types, &self.meta, &self.body).map_err(|error| self.mismatch(error))
+        self.assemble(true).map_err(|error| self.mismatch(error))
+    }
+
+    fn assemble<K: DeserializeOwned>(&self, whole: bool) -> Result<K, serde_json::Error> {
+        let names = self.common.names.known();
+        let body = if whole { Packed::new(&self.body, &names) } else { Packed::EMPTY };
+        assemble(&self.types, &self.meta, body)
     }
 
     fn mismatch(&self, error: serde_json::Error) -> DecodeError {
@@ -50,26 +64,16 @@ impl Compact {
     /// As it came.
     fn plain<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { types, meta, rest } = ReadParts { decoder, rest: true }.deserialize(deserializer)?;
-        // Braces, and for each field two quotes, a colon and a comma; more only for a name with escapes.
-        let length = 2 + rest.iter().map(|(name, value)| name.0.len() + value.get().len() + 4).sum::<usize>();
-        let mut body = Vec::with_capacity(length - usize::from(!rest.is_empty()));
-        body.push(b'{');
-        for (name, value) in &rest {
-            if body.len() > 1 {
-                body.push(b',');
-            }
-            serde_json::to_writer(&mut body, &name.0).map_err(Error::custom)?;
-            body.push(b':');
-            body.extend_from_slice(value.get().as_bytes());
-        }
-        body.push(b'}');
-        let body = String::from_utf8(body).map_err(Error::custom)?.into_boxed_str();
-        Ok(Self { types, registry: decoder.registry().clone(), meta, body, forms: Forms::default() })
+        let common = decoder.common().clone();
+        let fields = rest.iter().map(|(name, value)| (&*name.0, *value));
+        let body = common.names.pack(fields).map_err(Error::custom)?;
+        Ok(Self { types, common, meta, body, forms: Forms::default() })
     }
 
+    /// As JSON.
     #[cfg(test)]
-    pub(super) fn body(&self) -> &str {
-        &self.body
+    pub(super) fn body(&self) -> String {
+        Packed::new(&self.body, &self.common.names.known()).to_json().expect("it can be read")
     }
 }
 
@@ -79,7 +83,9 @@ impl Payload for Compact {
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let plain = Self::plain(decoder, deserializer)?;
         let Some(transform) = decoder.transforms() else { return Ok(plain) };
-        let json = transform.change_parts(&plain.types, &plain.meta, &plain.body).map_err(Error::custom)?;
+        let names = plain.common.names.known();
+        let body = Packed::new(&plain.body, &names);
+        let json = transform.change_parts(&plain.types, &plain.meta, body).map_err(Error::custom)?;
         let again = &mut serde_json::Deserializer::from_slice(&json);
         let changed = Self::plain(decoder, again).map_err(Error::custom)?;
         let body = if transform.is_of_metadata() { plain.body } else { changed.body };
@@ -100,11 +106,10 @@ impl Payload for Compact {
     }
 
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
-        let body = if K::metadata_api() { "{}" } else { &*self.body };
         let (form, made) =
-            self.forms.get(|| assemble(&self.types, &self.meta, body)).map_err(|error| self.mismatch(error))?;
+            self.forms.get(|| self.assemble(!K::metadata_api())).map_err(|error| self.mismatch(error))?;
         if made {
-            self.registry.add(self);
+            self.common.registry.add(self);
         }
         Ok(form)
     }

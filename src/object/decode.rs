@@ -1,11 +1,11 @@
 //! From the wire to what a store keeps, in one pass.
 //!
-//! `metadata.managedFields` is passed over unless it is asked for; what is kept as text is copied once. A message that
+//! `metadata.managedFields` is passed over unless it is asked for; what is kept compact is packed as it is read. A message that
 //! cannot be stored is an error that says what it was about; the next message is not affected.
 
 use super::{
+    compact::Common,
     compact_meta::CompactMeta,
-    decoded::Registry,
     error::Undecodable,
     key::ObjectKey,
     payload::Payload,
@@ -33,15 +33,15 @@ pub(crate) struct Decoder {
     types: Arc<TypeMeta>,
     managed_fields: bool,
     transform: Option<Transform>,
-    registry: Arc<Registry>,
+    common: Arc<Common>,
     weights: Weights,
 }
 
 impl Decoder {
     /// For objects of this kind, which items of lists do not say.
     pub(crate) fn new(types: TypeMeta) -> Self {
-        let (transform, registry, weights) = (None, Arc::default(), Weights::default());
-        Self { types: Arc::new(types), managed_fields: false, transform, registry, weights }
+        let (transform, common, weights) = (None, Arc::default(), Weights::default());
+        Self { types: Arc::new(types), managed_fields: false, transform, common, weights }
     }
 
     /// Whether to keep `metadata.managedFields`.
@@ -54,9 +54,9 @@ impl Decoder {
         Self { transform, ..self }
     }
 
-    /// Give back the memory of decoded objects that nobody holds any more. See [`Registry`].
+    /// Give back the memory of decoded objects that nobody holds any more. See [`Registry`](super::decoded::Registry).
     pub(crate) fn sweep(&self) {
-        self.registry.sweep();
+        self.common.registry.sweep();
     }
 
     /// One object's JSON. What the type's own code, or the transform, panics on is not kept either.
@@ -107,8 +107,8 @@ impl Decoder {
         &self.types
     }
 
-    pub(super) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
+    pub(super) fn common(&self) -> &Arc<Common> {
+        &self.common
     }
 
     pub(super) fn transforms(&self) -> Option<&Transform> {

@@ -5,7 +5,7 @@
 //! * [`KubeObject`] is what an object can be read as: a type, a `DynamicObject`, or only its [`Metadata`];
 //!   [`StaticKind`] is a kind that a type alone names, [`AnyKind`] stands for all of them.
 //!
-//! An informer keeps an object in one of three forms: the type itself; text with parsed metadata, decoded when it is
+//! An informer keeps an object in one of three forms: the type itself; packed, with parsed metadata, decoded when it is
 //! read; metadata only. [`Object`] and [`Meta`] read the same whichever it is.
 //!
 //! ```
@@ -35,6 +35,7 @@ mod key;
 mod kind;
 mod lean;
 mod meta;
+mod packed;
 mod payload;
 mod selector;
 mod size;

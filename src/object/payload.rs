@@ -1,4 +1,4 @@
-//! What an informer's store keeps of an object, behind one trait: the object itself, [`Compact`] text, or
+//! What an informer's store keeps of an object, behind one trait: the object itself, [`Compact`], or
 //! [`MetadataOnly`].
 //!
 //! [`Compact`]: super::compact::Compact
@@ -13,6 +13,7 @@ use super::{
     kind::KubeObject,
     lean::Lean,
     meta::Meta,
+    packed::Packed,
     size,
     snug::Snug,
 };
@@ -180,7 +181,7 @@ impl Payload for MetadataOnly {
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { mut meta, .. } = ReadParts { decoder, rest: false }.deserialize(deserializer)?;
         if let Some(transform) = decoder.transforms() {
-            let json = transform.change_parts(decoder.types(), &meta, "{}").map_err(Error::custom)?;
+            let json = transform.change_parts(decoder.types(), &meta, Packed::EMPTY).map_err(Error::custom)?;
             let again = &mut serde_json::Deserializer::from_slice(&json);
             meta = ReadParts { decoder, rest: false }.deserialize(again).map_err(Error::custom)?.meta;
         }
@@ -205,7 +206,7 @@ impl Payload for MetadataOnly {
         if !K::metadata_api() {
             return Err(DecodeError::MetadataOnly { kind: kind(), key: key() });
         }
-        assemble(&self.types, &self.meta, "{}").map(Arc::new).map_err(|error| DecodeError::Mismatch {
+        assemble(&self.types, &self.meta, Packed::EMPTY).map(Arc::new).map_err(|error| DecodeError::Mismatch {
             kind: kind(),
             key: key(),
             error,

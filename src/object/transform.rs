@@ -3,7 +3,7 @@
 //! What holds: name, namespace, uid and resource version, the time of deletion and the finalizers are the server's, whatever the function does: the store, its
 //! order of events and who waits for a write depend on them.
 
-use super::{assemble::assemble, compact_meta::CompactMeta, kind::KubeObject};
+use super::{assemble::assemble, compact_meta::CompactMeta, kind::KubeObject, packed::Packed};
 use kube_core::TypeMeta;
 use std::{
     any::{Any, TypeId},
@@ -21,7 +21,7 @@ trait Change: Send + Sync {
     fn is_of_metadata(&self) -> bool;
     /// What is not of its type stays as it is.
     fn change(&self, object: &mut dyn Any);
-    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: &str) -> Result<Vec<u8>, serde_json::Error>;
+    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: Packed<'_>) -> Result<Vec<u8>, serde_json::Error>;
 }
 
 struct Of<K, F> {
@@ -56,7 +56,7 @@ impl Transform {
         &self,
         types: &TypeMeta,
         meta: &CompactMeta,
-        body: &str,
+        body: Packed<'_>,
     ) -> Result<Vec<u8>, serde_json::Error> {
         self.0.change_parts(types, meta, body)
     }
@@ -83,8 +83,9 @@ impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
         (meta.deletion_timestamp, meta.finalizers) = (deletion, finalizers);
     }
 
-    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: &str) -> Result<Vec<u8>, serde_json::Error> {
-        let mut object: K = assemble(types, meta, if K::metadata_api() { "{}" } else { body })?;
+    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: Packed<'_>) -> Result<Vec<u8>, serde_json::Error> {
+        let body = if K::metadata_api() { Packed::EMPTY } else { body };
+        let mut object: K = assemble(types, meta, body)?;
         self.change(&mut object);
         serde_json::to_vec(&object)
     }

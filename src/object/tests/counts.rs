@@ -119,13 +119,13 @@ fn what_was_decoded_and_dropped_is_swept_out() {
     for object in &objects {
         object.decode::<DynamicObject>().unwrap();
     }
-    assert!(decoder.registry().len() <= 512, "{} remembered", decoder.registry().len());
+    assert!(decoder.common().registry.len() <= 512, "{} remembered", decoder.common().registry.len());
     decoder.sweep();
-    assert_eq!(decoder.registry().len(), 1);
+    assert_eq!(decoder.common().registry.len(), 1);
     assert!(Arc::ptr_eq(&held, &objects[7].decode().unwrap()), "a sweep takes nothing from who holds it");
     drop(held);
     decoder.sweep();
-    assert_eq!(decoder.registry().len(), 0);
+    assert_eq!(decoder.common().registry.len(), 0);
 }
 
 #[test]
@@ -139,7 +139,8 @@ fn every_form_tells_its_size() {
     let (label, data) = ("x".repeat(1_000), "x".repeat(100_000));
     let [empty, full] = [json("", ""), json(&label, &data)];
     assert_eq!(size::<ConfigMap>(&full) - size::<ConfigMap>(&empty), 101_000);
-    assert_eq!(size::<Compact>(&full) - size::<Compact>(&empty), 101_000);
+    // How long a long string is takes three digits.
+    assert_eq!(size::<Compact>(&full) - size::<Compact>(&empty), 101_003);
     assert_eq!(size::<MetadataOnly>(&full) - size::<MetadataOnly>(&empty), 1_000);
     assert!(size::<MetadataOnly>(&empty) < size::<Compact>(&empty));
     assert!(size::<Compact>(&empty) < size::<ConfigMap>(&empty));

@@ -1,0 +1,198 @@
+//! What is packed reads as the JSON that it was.
+
+use super::{NAMES, Names, Packed};
+use proptest::{collection::vec, prelude::*};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json, value::RawValue};
+use std::{collections::BTreeMap, fmt::Debug};
+
+fn pack(names: &Names, json: &str) -> Result<Box<str>, serde_json::Error> {
+    let raw: &RawValue = serde_json::from_str(json).expect("it is JSON");
+    names.pack([("it", raw)].into_iter())
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct It<T> {
+    it: T,
+}
+
+fn read_again<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
+    let names = Names::default();
+    let packed = pack(&names, json)?;
+    let known = names.known();
+    let mut reader = Packed::new(&packed, &known);
+    let It { it } = It::deserialize(&mut reader)?;
+    reader.end().expect("all of it was read");
+    Ok(it)
+}
+
+/// As `serde_json` reads it, or fails to.
+fn same<T: DeserializeOwned + Debug + PartialEq>(json: &str) {
+    assert_eq!(read_again::<T>(json).ok(), serde_json::from_str(json).ok(), "{json} as {}", std::any::type_name::<T>());
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        (0..70_u8).prop_map(Value::from),
+        vec(any::<char>(), 0..80).prop_map(|text| String::from_iter(text).into()),
+        "[a-z\"\\\\/]{0,80}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 120, 20, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..20).prop_map(Value::from),
+            vec(("[a-e]{1,2}|[a-z\"é]{1,70}", inner), 0..20).prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_json_reads_as_it_was(value in values(), pretty in any::<bool>()) {
+        let json = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+        let expected: Value = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(&read_again::<Value>(&json).unwrap(), &expected);
+        // As text, it is the same but for white space.
+        let names = Names::default();
+        let packed = pack(&names, &json).unwrap();
+        let text = Packed::new(&packed, &names.known()).to_json().unwrap();
+        prop_assert_eq!(text, serde_json::to_string(&json!({ "it": value })).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_packed_object_is_an_error(bytes in vec(0..128_u8, 0..40)) {
+        let text = String::from_utf8(bytes).unwrap();
+        let names = Names::default();
+        drop(Value::deserialize(&mut Packed::new(&text, &names.known())));
+    }
+}
+
+#[test]
+fn numbers_read_as_every_type_of_number_as_they_did() {
+    let numbers = [
+        "0", "15", "16", "63", "64", "4095", "4096", "-1", "-64", "-65", "-0", "0.0", "1.10", "1E5", "-2.5e-3", "255", "256",
+        "9223372036854775807", "-9223372036854775808", "18446744073709551615", "18446744073709551616", "1e400",
+        "170141183460469231731687303715884105727",
+    ];
+    for json in numbers {
+        same::<u8>(json);
+        same::<i8>(json);
+        same::<u16>(json);
+        same::<i32>(json);
+        same::<u64>(json);
+        same::<i64>(json);
+        same::<u128>(json);
+        same::<i128>(json);
+        same::<f32>(json);
+        same::<f64>(json);
+        same::<Option<f64>>(json);
+        same::<Value>(json);
+    }
+}
+
+#[test]
+fn whatever_a_type_asks_for_it_gets_what_json_would_give() {
+    #[derive(Debug, Deserialize, PartialEq)]
+    enum Any {
+        Unit,
+        New(Vec<i8>),
+        Two(u8, Vec<u8>),
+        Named { list: Vec<String> },
+    }
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct New(Option<String>);
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Flat {
+        a: u8,
+        #[serde(flatten)]
+        rest: BTreeMap<String, Value>,
+    }
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(untagged)]
+    enum Either {
+        Number(i64),
+        Text(String),
+    }
+    same::<Vec<Any>>(r#"["Unit", {"New": [1]}, {"Two": [1, [2]]}, {"Named": {"list": ["a"]}}, {"Unit": null}]"#);
+    for json in [r#""Other""#, r#"{"Unit":1}"#, r#"{"New":[1],"Two":[1,[2]]}"#, r#"{"Two":[1]}"#, "7", "null", "{}"] {
+        same::<Any>(json);
+    }
+    same::<Vec<New>>(r#"[null, "a"]"#);
+    same::<Flat>(r#"{"a":1,"b":[2],"c":{"d":null}}"#);
+    same::<Vec<Either>>(r#"[1,"a"]"#);
+    same::<BTreeMap<i32, bool>>(r#"{"1":true,"-2":false}"#);
+    same::<BTreeMap<u8, bool>>(r#"{"1x":true}"#);
+    same::<BTreeMap<bool, char>>(r#"{"true":"x"}"#);
+    same::<BTreeMap<Option<String>, u8>>(r#"{"a":1}"#);
+    for json in ["[1,2]", "[1,2,3]", "[1]", "[]", "{}", "null", r#""ab""#] {
+        same::<(u8, u8)>(json);
+        same::<Vec<u8>>(json);
+        same::<String>(json);
+        same::<()>(json);
+        same::<Option<Vec<u8>>>(json);
+    }
+}
+
+
+#[test]
+fn a_field_given_twice_is_there_twice() {
+    same::<Value>(r#"{"a":1,"a":2}"#);
+    same::<It<u8>>(r#"{"it":1,"it":2}"#);
+}
+
+#[test]
+fn the_text_of_a_value_can_be_had() {
+    #[derive(Deserialize)]
+    struct Texts {
+        one: Box<RawValue>,
+        all: BTreeMap<String, Box<RawValue>>,
+    }
+    let json = r#"{"one": { "a" : [1.50, "\u00e9\"", null, true, -3] }, "all": {"x": 1E5}}"#;
+    let texts: Texts = read_again(json).expect("it can be read");
+    assert_eq!(texts.one.get(), r#"{"a":[1.50,"é\"",null,true,-3]}"#);
+    assert_eq!(texts.all["x"].get(), "1E5");
+}
+
+#[test]
+fn lists_have_room_for_what_is_in_them() {
+    let lists: Vec<Vec<u8>> = read_again("[[1,2,3],[4]]").expect("it can be read");
+    assert_eq!(lists.iter().map(Vec::capacity).collect::<Vec<_>>(), [3, 1]);
+}
+
+#[test]
+fn many_names_and_long_ones_read_as_they_were() {
+    let fields: serde_json::Map<_, _> =
+        (0..2 * NAMES).map(|number| (format!("name-{number}{}", "-long".repeat(number % 20)), number.into())).collect();
+    let value = Value::from(fields);
+    assert_eq!(read_again::<Value>(&value.to_string()).expect("it can be read"), value);
+}
+
+#[test]
+fn what_is_nested_too_deeply_to_be_read_is_not_packed() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    same::<Value>(&nested(126));
+    let error = pack(&Names::default(), &nested(1_000_000)).expect_err("it is too deep");
+    assert!(error.to_string().contains("nested too deeply"), "{error}");
+}
+
+#[test]
+fn half_a_character_is_an_error() {
+    assert!(pack(&Names::default(), r#"{"a":"\ud800"}"#).is_err());
+}
+
+#[test]
+fn a_pod_takes_less_than_half_of_its_json() {
+    let file = include_str!("../../../benches/peers/cache/pod.json");
+    let json: String = file.lines().map(str::trim_start).collect();
+    let mut pod: serde_json::Map<String, Value> = serde_json::from_str(&json.replace("@MANAGED@", "")).expect("a pod");
+    for elsewhere in ["apiVersion", "kind", "metadata"] {
+        pod.remove(elsewhere);
+    }
+    let (names, json) = (Names::default(), serde_json::to_string(&pod).expect("it is JSON"));
+    let packed = pack(&names, &json).expect("it can be packed");
+    assert!(packed.len() * 100 < json.len() * 45, "{} of {}", packed.len(), json.len());
+}
