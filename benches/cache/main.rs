@@ -31,14 +31,16 @@ struct Workload {
     run: fn(Form, quick: bool) -> Rows,
 }
 
-/// How the informer keeps its objects: our implementations. Or [no informer](floor) at all.
+/// How the informer keeps its objects: our implementations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     Typed,
     Compact,
     Metadata,
-    Floor,
 }
+
+/// What is no informer at all.
+const FLOOR: &str = "floor";
 
 const FORMS: &[Form] = &[Form::Typed, Form::Compact, Form::Metadata];
 
@@ -48,7 +50,6 @@ impl Form {
             Self::Typed => "steersman",
             Self::Compact => "steersman-compact",
             Self::Metadata => "steersman-metadata",
-            Self::Floor => "floor",
         }
     }
 }
@@ -62,14 +63,13 @@ macro_rules! fed {
             $crate::Form::Typed => $run(bench::typed::<Pod>() $(, $argument)*),
             $crate::Form::Compact => $run(bench::compact::<Pod>() $(, $argument)*),
             $crate::Form::Metadata => $run(bench::metadata::<Metadata<Pod>>() $(, $argument)*),
-            $crate::Form::Floor => unreachable!("the floor is not fed"),
         }
     }};
 }
 pub(crate) use fed;
 
 fn all() -> impl Iterator<Item = Workload> {
-    let parts = [memory::all(), writes::all(), reads::all(), stalls::all(), handlers::all(), live::all(), floor::all()];
+    let parts = [memory::all(), writes::all(), reads::all(), stalls::all(), handlers::all(), live::all()];
     parts.into_iter().flatten()
 }
 
@@ -82,6 +82,9 @@ fn main() -> ExitCode {
                 {
                     println!("{name} {}", form.name());
                 }
+            }
+            for name in floor::all().iter().flat_map(|floor| floor.names) {
+                println!("{name} {FLOOR}");
             }
             ExitCode::SUCCESS
         }
@@ -109,17 +112,23 @@ fn main() -> ExitCode {
 }
 
 fn one(name: &str, implementation: &str, quick: bool) -> ExitCode {
-    let form = |workload: &Workload| workload.forms.iter().copied().find(|form| form.name() == implementation);
-    let mut named = all().filter(|workload| workload.names.contains(&name)).peekable();
-    if named.peek().is_none() {
-        return usage(&format!("there is no workload '{name}'"));
-    }
-    let Some((workload, form)) = named.find_map(|workload| form(&workload).map(|form| (workload, form))) else {
-        return usage(&format!("{name} has no implementation '{implementation}' here"));
+    let (unit, rows) = if implementation == FLOOR {
+        let Some(floor) = floor::all().into_iter().find(|floor| floor.names.contains(&name)) else {
+            return usage(&format!("{name} has no floor"));
+        };
+        (floor.unit, (floor.run)(quick))
+    } else {
+        let Some(workload) = all().find(|workload| workload.names.contains(&name)) else {
+            return usage(&format!("there is no workload '{name}'"));
+        };
+        let Some(form) = workload.forms.iter().find(|form| form.name() == implementation) else {
+            return usage(&format!("{name} has no implementation '{implementation}' here"));
+        };
+        (workload.unit, (workload.run)(*form, quick))
     };
-    for (name, value) in (workload.run)(form, quick) {
+    for (name, value) in rows {
         let row = serde_json::json!({
-            "workload": name, "implementation": implementation, "unit": workload.unit, "value": value
+            "workload": name, "implementation": implementation, "unit": unit, "value": value
         });
         println!("{row}");
     }

@@ -21,7 +21,12 @@ trait Change: Send + Sync {
     fn is_of_metadata(&self) -> bool;
     /// What is not of its type stays as it is.
     fn change(&self, object: &mut dyn Any);
-    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: Packed<'_>) -> Result<Vec<u8>, serde_json::Error>;
+    fn change_parts(
+        &self,
+        types: &TypeMeta,
+        meta: &CompactMeta,
+        body: Packed<'_>,
+    ) -> Result<Vec<u8>, serde_json::Error>;
 }
 
 struct Of<K, F> {
@@ -83,7 +88,12 @@ impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
         (meta.deletion_timestamp, meta.finalizers) = (deletion, finalizers);
     }
 
-    fn change_parts(&self, types: &TypeMeta, meta: &CompactMeta, body: Packed<'_>) -> Result<Vec<u8>, serde_json::Error> {
+    fn change_parts(
+        &self,
+        types: &TypeMeta,
+        meta: &CompactMeta,
+        body: Packed<'_>,
+    ) -> Result<Vec<u8>, serde_json::Error> {
         let body = if K::metadata_api() { Packed::EMPTY } else { body };
         let mut object: K = assemble(types, meta, body)?;
         self.change(&mut object);

@@ -1,15 +1,15 @@
 //! One slot per key, holding all that the queue knows of it, and the table that finds a key's slot.
 //!
-//! Invariant: a key has a slot exactly while it waits, runs, is parked or has failed attempts to remember; the table names
-//! every slot in use and no other.
+//! Invariant: a key has a slot exactly while it waits, runs, is parked or has failed attempts to remember; the table finds
+//! every slot in use, and what else it names is left over, see [`Table`].
 //!
-//! Slots live in chunks, so that growing to a million keys copies none of them; growing the table touches none either. Room once taken is kept
+//! Slots live in chunks, so that growing to a million keys copies none of them. Room once taken is kept
 //! for the next burst until the queue is closed or dropped; keys themselves are dropped as soon as they are done.
 
 use super::{
     list::{Links, NIL, Nodes},
     reasons::ReasonIds,
-    table::{KeyHash, Table},
+    table::{KeyHash, Seen, Table},
 };
 use std::ops::{Index, IndexMut};
 
@@ -77,6 +77,24 @@ impl<K> Slot<K> {
         self.running != Running::No
     }
 
+    /// What it is to a search for this key that has met its number under this hash.
+    #[inline]
+    fn seen(&self, hash: KeyHash, key: &K) -> Seen
+    where
+        K: Eq,
+    {
+        match &self.key {
+            Some(other) if self.hash == hash => {
+                if other == key {
+                    Seen::It
+                } else {
+                    Seen::Other
+                }
+            }
+            _ => Seen::LeftOver,
+        }
+    }
+
     /// Nothing is left to remember.
     fn is_idle(&self) -> bool {
         self.pending == Pending::Nothing && !self.is_running() && self.attempts == 0
@@ -90,6 +108,17 @@ pub(super) struct Slots<K> {
     table: Table,
     /// First of the free slots, chained by their links.
     free: u32,
+    /// Which slots of each chunk are in use: so that finding them looks at no other.
+    used: Vec<Bits>,
+}
+
+/// One for each slot of a chunk.
+type Bits = [u64; CHUNK / u64::BITS as usize];
+
+/// The bit of a slot: its word, and where it is in there.
+#[inline]
+fn bit(slot: u32) -> (usize, u64) {
+    (slot as usize % CHUNK / u64::BITS as usize, 1 << (slot % u64::BITS))
 }
 
 struct Chunks<K>(Vec<Box<[Slot<K>; CHUNK]>>);
@@ -133,44 +162,68 @@ impl<K> Nodes for Slots<K> {
 
 impl<K: Eq> Slots<K> {
     pub(super) const fn new() -> Self {
-        Self { chunks: Chunks(Vec::new()), table: Table::new(), free: NIL }
+        Self { chunks: Chunks(Vec::new()), table: Table::new(), free: NIL, used: Vec::new() }
     }
 
     pub(super) fn find(&self, hash: KeyHash, key: &K) -> Option<u32> {
-        self.table.find(hash, |slot| self.chunks[slot].key.as_ref() == Some(key)).ok()
+        self.table.find(hash, |slot| self.chunks[slot].seen(hash, key)).ok()
     }
 
     /// The slot of the key that is given. If it has none, one is made, and the key is taken to stay there.
+    ///
+    /// # Panics
+    /// Without a key.
     #[inline]
     pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: &mut Option<K>) -> u32 {
-        let Self { chunks, table, free } = self;
-        match table.find(hash, |slot| chunks[slot].key == *key) {
+        let Self { chunks, table, free, used } = self;
+        let wanted = key.as_ref().expect("a key is given");
+        match table.find(hash, |slot| chunks[slot].seen(hash, wanted)) {
             Ok(slot) => slot,
             Err(place) => {
                 if *free == NIL {
                     *free = chunks.grow();
+                    used.push(Bits::default());
                 }
                 let slot = *free;
-                let new = &mut chunks[slot];
-                *free = new.links.next();
+                if !table.insert(place, hash, slot) {
+                    self.make_room(hash, slot);
+                }
+                let (word, bit) = bit(slot);
+                self.used[slot as usize / CHUNK][word] |= bit;
+                let new = &mut self.chunks[slot];
+                self.free = new.links.next();
                 (new.key, new.hash) = (key.take(), hash);
-                table.insert(place, hash, slot);
                 slot
             }
         }
     }
 
+    /// Make the table anew, and add what it has no room for.
+    #[cold]
+    fn make_room(&mut self, hash: KeyHash, slot: u32) {
+        let Self { chunks, table, used, .. } = self;
+        let words = used.as_flattened();
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        table.rebuild(count, || {
+            let slots =
+                words.iter().zip(0..).flat_map(|(word, number)| ones(*word).map(move |bit| number * u64::BITS + bit));
+            slots.map(|slot| (chunks[slot].hash, slot))
+        });
+        let added = table.find(hash, |_| Seen::Other).is_err_and(|place| table.insert(place, hash, slot));
+        assert!(added, "there is room in a table made anew");
+    }
+
     /// Give up the slot if nothing is left to remember: true if so. The key is put into `done`, to be dropped without the lock.
     #[inline]
     pub(super) fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) -> bool {
-        let Self { chunks, table, free } = self;
-        let slot = &mut chunks[at];
+        let slot = &mut self.chunks[at];
         let idle = slot.is_idle();
         if idle {
             *done = slot.key.take();
-            table.remove(slot.hash, at);
-            slot.links = Links::to_next(std::mem::replace(free, at));
+            slot.links = Links::to_next(std::mem::replace(&mut self.free, at));
             slot.backoff_until = 0;
+            let (word, bit) = bit(at);
+            self.used[at as usize / CHUNK][word] &= !bit;
         }
         idle
     }
@@ -214,4 +267,13 @@ impl<K> Chunks<K> {
         self.0.extend(<Box<[Slot<K>; CHUNK]>>::try_from(chunk).ok());
         first as u32
     }
+}
+
+/// Where a word has ones.
+fn ones(mut word: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let first = (word != 0).then(|| word.trailing_zeros())?;
+        word &= word - 1;
+        Some(first)
+    })
 }

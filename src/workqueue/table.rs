@@ -1,9 +1,11 @@
 //! From a key's hash to its slot: an open table of (hash, slot), probed one by one from where the hash belongs.
 //!
 //! Invariant: between an entry and its home, the place its hash names, there is no vacant place; so a search may end at the
-//! first one. Removing an entry moves later ones back instead of leaving a mark: what was once full does not slow down.
+//! first one. Every slot in use has an entry. What is *left over* is an entry whose slot was given up since, or has
+//! another key: giving up a slot does not touch the table, which for many keys would be one more access that misses the caches. A key that
+//! comes back takes the entry it left; the others go when the table is full, which is then [made anew](Table::rebuild).
 //!
-//! Searching, adding and removing touch one line of the cache, two at the edge of one. Growing reads and writes from front to
+//! Searching and adding touch one line of the cache, two at the edge of one. Growing, with nothing left over, reads and writes from front to
 //! back, because homes are in the order of the hashes, and looks at no key.
 
 use super::list::NIL;
@@ -32,12 +34,23 @@ impl Entry {
     const VACANT: Self = Self { hash: KeyHash::ZERO, slot: NIL };
 }
 
-const SMALLEST: usize = 16;
+/// What a slot is to a search that has met an entry with the hash it looks for.
+pub(super) enum Seen {
+    /// What is looked for.
+    It,
+    /// Another key's.
+    Other,
+    /// Not in use, or in use for a key with another hash: the entry is left over.
+    LeftOver,
+}
+
+/// Large enough that a queue of few keys, which come and go, does not make it anew all the time.
+const SMALLEST: usize = 64;
 
 pub(super) struct Table {
     /// A power of two of them, or none; at most three quarters are taken.
     entries: Vec<Entry>,
-    /// How many more may be added before it grows.
+    /// How many more may be added before it is made anew.
     room: usize,
     /// A hash without this many of its low bits is its home.
     shift: u32,
@@ -48,61 +61,68 @@ impl Table {
         Self { entries: Vec::new(), room: 0, shift: 0 }
     }
 
-    /// The slot under `hash` that `is_it`; or the place where it is to be [inserted](Self::insert).
+    /// The slot under `hash` that is looked for; or the place where it is to be [inserted](Self::insert).
     #[inline]
-    pub(super) fn find(&self, hash: KeyHash, mut is_it: impl FnMut(u32) -> bool) -> Result<u32, usize> {
+    pub(super) fn find(&self, hash: KeyHash, mut look: impl FnMut(u32) -> Seen) -> Result<u32, usize> {
         let mut at = self.home(hash);
+        let mut left_over = None;
         // There is nothing to get only in a table without any place.
         while let Some(entry) = self.entries.get(at).filter(|entry| entry.slot != NIL) {
-            if entry.hash == hash && is_it(entry.slot) {
-                return Ok(entry.slot);
+            if entry.hash == hash {
+                match look(entry.slot) {
+                    Seen::It => return Ok(entry.slot),
+                    Seen::Other => {}
+                    Seen::LeftOver => left_over = left_over.or(Some(at)),
+                }
             }
             at = self.after(at);
         }
-        Err(at)
+        Err(left_over.unwrap_or(at))
     }
 
-    /// Add an entry that is not there, at the place where [`Self::find`] missed it.
+    /// Add an entry that is not there, at the place where [`Self::find`] missed it. False if there is no room: then it is to be [made
+    /// anew](Self::rebuild) and the slot to be named by that.
     #[inline]
-    pub(super) fn insert(&mut self, at: usize, hash: KeyHash, slot: u32) {
-        let at = if self.room == 0 { self.grow(hash) } else { at };
-        self.room -= 1;
-        self.entries[at] = Entry { hash, slot };
-    }
-
-    #[inline]
-    pub(super) fn remove(&mut self, hash: KeyHash, slot: u32) {
-        let mut at = self.home(hash);
-        while self.entries[at].slot != slot {
-            at = self.after(at);
-        }
-        // Whoever may be nearer to home moves into the gap, and leaves one.
-        let mut next = self.after(at);
-        while self.entries[next].slot != NIL {
-            let entry = self.entries[next];
-            if self.distance(self.home(entry.hash), next) >= self.distance(at, next) {
-                self.entries[at] = entry;
-                at = next;
+    pub(super) fn insert(&mut self, at: usize, hash: KeyHash, slot: u32) -> bool {
+        match self.entries.get_mut(at) {
+            Some(left_over) if left_over.slot != NIL => left_over.slot = slot,
+            Some(vacant) if self.room > 0 => {
+                self.room -= 1;
+                *vacant = Entry { hash, slot };
             }
-            next = self.after(next);
+            _ => return false,
         }
-        self.entries[at] = Entry::VACANT;
-        self.room += 1;
+        true
     }
 
-    /// Make room, and find the place for `hash`.
+    /// Make it anew for the slots in use, of which there are `used`, with room for half as many keys as it takes at least.
+    /// `slots` are asked for only if something is left over.
     #[cold]
-    fn grow(&mut self, hash: KeyHash) -> usize {
-        let places = (self.entries.len() * 2).max(SMALLEST);
-        let entries = std::mem::replace(&mut self.entries, vec![Entry::VACANT; places]);
-        self.shift = u32::BITS - places.ilog2();
-        self.room = places / 4 * 3;
-        for entry in entries.into_iter().filter(|entry| entry.slot != NIL) {
-            let at = self.vacant(entry.hash);
-            self.entries[at] = entry;
+    pub(super) fn rebuild<I: Iterator<Item = (KeyHash, u32)>>(&mut self, used: usize, slots: impl FnOnce() -> I) {
+        let taken = limit(self.entries.len()) - self.room;
+        let mut places = self.entries.len().max(SMALLEST);
+        while used > limit(places) / 2 {
+            places *= 2;
+        }
+        if taken == used && places > self.entries.len() {
+            let old = std::mem::replace(&mut self.entries, vec![Entry::VACANT; places]);
+            self.fill(old.into_iter().filter(|entry| entry.slot != NIL).map(|entry| (entry.hash, entry.slot)));
+        } else {
+            self.entries.clear();
+            self.entries.resize(places, Entry::VACANT);
+            self.fill(slots());
+        }
+    }
+
+    /// It is vacant.
+    fn fill(&mut self, slots: impl Iterator<Item = (KeyHash, u32)>) {
+        self.shift = u32::BITS - self.entries.len().ilog2();
+        self.room = limit(self.entries.len());
+        for (hash, slot) in slots {
+            let at = self.vacant(hash);
+            self.entries[at] = Entry { hash, slot };
             self.room -= 1;
         }
-        self.vacant(hash)
     }
 
     fn vacant(&self, hash: KeyHash) -> usize {
@@ -122,12 +142,11 @@ impl Table {
     fn after(&self, at: usize) -> usize {
         (at + 1) & (self.entries.len() - 1)
     }
+}
 
-    /// From `from` forwards to `to`.
-    #[inline]
-    fn distance(&self, from: usize, to: usize) -> usize {
-        to.wrapping_sub(from) & (self.entries.len() - 1)
-    }
+/// How many of so many places are taken at most.
+fn limit(places: usize) -> usize {
+    places / 4 * 3
 }
 
 #[cfg(test)]
@@ -145,9 +164,17 @@ mod tests {
         /// How many places a search for what is there looks at, on average.
         fn probes(&self) -> f64 {
             let taken = self.entries.iter().enumerate().filter(|(_, entry)| entry.slot != NIL);
-            let probes: usize = taken.map(|(at, entry)| self.distance(self.home(entry.hash), at) + 1).sum();
+            let distance = |from: usize, to: usize| to.wrapping_sub(from) & (self.entries.len() - 1);
+            let probes: usize = taken.map(|(at, entry)| distance(self.home(entry.hash), at) + 1).sum();
             probes as f64 / self.len() as f64
         }
+    }
+
+    /// Slots as a queue has them: the last one given up is the first to be used again.
+    #[derive(Default)]
+    struct Slots {
+        keys: Vec<Option<u32>>,
+        free: Vec<u32>,
     }
 
     proptest! {
@@ -158,28 +185,68 @@ mod tests {
             scatter in prop::sample::select(vec![0, 1, 0x1000_0000, 0x9E37_79B1, u32::MAX]),
         ) {
             let hash = |key: u32| KeyHash(u32::MAX.wrapping_sub((key % 40).wrapping_mul(scatter)));
-            let (mut table, mut model) = (Table::new(), HashMap::new());
-            for (n, (add, key)) in (0..).zip(steps) {
-                let slot = |slot: u32| model.get(&key) == Some(&slot);
-                let found = table.find(hash(key), slot);
+            let (mut table, mut slots, mut model) = (Table::new(), Slots::default(), HashMap::new());
+            let seen = |slots: &Slots, wanted: u32, slot: u32| match slots.keys[slot as usize] {
+                Some(key) if key == wanted => Seen::It,
+                Some(key) if hash(key) == hash(wanted) => Seen::Other,
+                _ => Seen::LeftOver,
+            };
+            for (add, key) in steps {
+                let found = table.find(hash(key), |slot| seen(&slots, key, slot));
                 prop_assert_eq!(found.ok(), model.get(&key).copied());
                 match found {
                     Err(at) if add => {
-                        table.insert(at, hash(key), n);
-                        model.insert(key, n);
+                        let slot = slots.free.pop().unwrap_or_else(|| {
+                            slots.keys.push(None);
+                            slots.keys.len() as u32 - 1
+                        });
+                        if !table.insert(at, hash(key), slot) {
+                            let used = |(key, slot): (&Option<u32>, u32)| key.map(|key| (hash(key), slot));
+                            table.rebuild(model.len(), || slots.keys.iter().zip(0..).filter_map(used));
+                            prop_assert_eq!(table.len(), model.len(), "nothing is left over");
+                            let at = table.find(hash(key), |_| Seen::Other).unwrap_err();
+                            prop_assert!(table.insert(at, hash(key), slot));
+                        }
+                        slots.keys[slot as usize] = Some(key);
+                        model.insert(key, slot);
                     }
                     Ok(slot) if !add => {
-                        table.remove(hash(key), slot);
+                        slots.keys[slot as usize] = None;
+                        slots.free.push(slot);
                         model.remove(&key);
                     }
                     _ => {}
                 }
-                prop_assert_eq!(table.len(), model.len());
+                prop_assert!(table.len() <= limit(table.entries.len()));
             }
             for (&key, &slot) in &model {
-                prop_assert_eq!(table.find(hash(key), |other| other == slot), Ok(slot));
+                prop_assert_eq!(table.find(hash(key), |slot| seen(&slots, key, slot)), Ok(slot));
             }
         }
+    }
+
+    #[test]
+    fn a_key_that_comes_and_goes_takes_one_place() {
+        let mut table = Table::new();
+        table.rebuild(0, std::iter::empty);
+        for slot in 0..1000 {
+            let at = table.find(KeyHash(7), |_| Seen::LeftOver).unwrap_err();
+            assert!(table.insert(at, KeyHash(7), slot));
+        }
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_table_does_not_grow_with_keys_that_have_gone() {
+        let mut table = Table::new();
+        for n in 0..100_000u64 {
+            let hash = KeyHash::fold(n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let at = table.find(hash, |_| Seen::LeftOver).unwrap_err();
+            if !table.insert(at, hash, 0) {
+                table.rebuild(0, std::iter::empty);
+            }
+        }
+        assert_eq!(table.entries.len(), SMALLEST);
     }
 
     #[test]
@@ -190,8 +257,12 @@ mod tests {
             // As full as it gets.
             for slot in 0..3 << 18 {
                 let hash = KeyHash::fold(hash(slot));
-                let at = table.find(hash, |_| false).unwrap_err();
-                table.insert(at, hash, slot);
+                let mut at = table.find(hash, |_| Seen::Other).unwrap_err();
+                if !table.insert(at, hash, slot) {
+                    table.rebuild(slot as usize, || -> std::iter::Empty<_> { unreachable!("nothing is left over") });
+                    at = table.find(hash, |_| Seen::Other).unwrap_err();
+                    assert!(table.insert(at, hash, slot));
+                }
             }
             table.probes()
         };

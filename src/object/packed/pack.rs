@@ -123,7 +123,8 @@ impl<'a> Scanner<'a> {
             b'f' => self.literal(pen, "false", FALSE),
             _ => {
                 let rest = &self.json[self.at - 1..];
-                let length = rest.bytes().take_while(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
+                let length =
+                    rest.bytes().take_while(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
                 let length = length.count();
                 if length == 0 {
                     return Err(self.unexpected());

@@ -7,8 +7,8 @@ use super::{
 use serde::{
     Deserializer,
     de::{
-        DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, Unexpected, VariantAccess,
-        Visitor, value::BorrowedStrDeserializer,
+        DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
+        value::BorrowedStrDeserializer,
     },
     forward_to_deserialize_any,
 };
@@ -174,11 +174,7 @@ impl<'a> Packed<'a> {
     }
 
     /// What `read` makes of the parts of an object or a list, all of which it has to take.
-    fn all<T>(
-        &mut self,
-        count: usize,
-        read: impl FnOnce(&mut Parts<'_, 'a>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    fn all<T>(&mut self, count: usize, read: impl FnOnce(&mut Parts<'_, 'a>) -> Result<T, Error>) -> Result<T, Error> {
         let mut parts = Parts { packed: self, left: count };
         let value = read(&mut parts)?;
         match parts.left {

@@ -45,7 +45,8 @@ fn values() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 120, 20, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..20).prop_map(Value::from),
-            vec(("[a-e]{1,2}|[a-z\"é]{1,70}", inner), 0..20).prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            vec(("[a-e]{1,2}|[a-z\"é]{1,70}", inner), 0..20)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
         ]
     })
 }
@@ -74,8 +75,28 @@ proptest! {
 #[test]
 fn numbers_read_as_every_type_of_number_as_they_did() {
     let numbers = [
-        "0", "15", "16", "63", "64", "4095", "4096", "-1", "-64", "-65", "-0", "0.0", "1.10", "1E5", "-2.5e-3", "255", "256",
-        "9223372036854775807", "-9223372036854775808", "18446744073709551615", "18446744073709551616", "1e400",
+        "0",
+        "15",
+        "16",
+        "63",
+        "64",
+        "4095",
+        "4096",
+        "-1",
+        "-64",
+        "-65",
+        "-0",
+        "0.0",
+        "1.10",
+        "1E5",
+        "-2.5e-3",
+        "255",
+        "256",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "1e400",
         "170141183460469231731687303715884105727",
     ];
     for json in numbers {
@@ -136,7 +157,6 @@ fn whatever_a_type_asks_for_it_gets_what_json_would_give() {
         same::<Option<Vec<u8>>>(json);
     }
 }
-
 
 #[test]
 fn a_field_given_twice_is_there_twice() {
