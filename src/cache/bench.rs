@@ -57,7 +57,7 @@ pub fn typed<K: StaticKind>() -> (Informer<K>, impl Feed) {
     fed::<K, K>()
 }
 
-/// Kept as text.
+/// Kept compact.
 pub fn compact<K: StaticKind>() -> (Informer<K>, impl Feed) {
     fed::<K, Compact>()
 }

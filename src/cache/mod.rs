@@ -14,7 +14,7 @@
 //! | kept as | declared by | reads | memory |
 //! |---|---|---|---|
 //! | [`Typed`](Representation::Typed) | `Select::<Pod>::new()` | `Pod` and its metadata, shared | all of it |
-//! | [`Compact`](Representation::Compact) | `.compact()`, `Select::dynamic(…)` | any type, `DynamicObject` and metadata; decoded when read, shared while held | the message, and metadata |
+//! | [`Compact`](Representation::Compact) | `.compact()`, `Select::dynamic(…)` | any type, `DynamicObject` and metadata; decoded when read, shared while held | half of the message |
 //! | [`Metadata`](Representation::Metadata) | `Select::<Metadata<Pod>>::new()` | metadata | metadata |
 //!
 //! ```

@@ -22,7 +22,7 @@ use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 /// use k8s_openapi::api::core::v1::Secret;
 /// use steersman::{cache::{Namespaces, Select}, object::Metadata};
 ///
-/// // Every secret's name, labels and owners; of one team's secrets all, but as text until somebody reads them.
+/// // Every secret's name, labels and owners; of one team's secrets all, but packed until somebody reads them.
 /// let all = Select::<Metadata<Secret>>::new();
 /// let ours = Select::<Secret>::new().namespaces(Namespaces::These(vec!["shop".into()])).labels("team=web").compact();
 /// ```
@@ -99,7 +99,7 @@ impl fmt::Display for Representation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Typed => "typed objects",
-            Self::Compact => "compact text",
+            Self::Compact => "compact",
             Self::Metadata => "metadata only",
         })
     }
@@ -129,7 +129,7 @@ impl Select<Metadata> {
 }
 
 impl<K: KubeObject> Select<K> {
-    /// Keep text instead of decoded objects: less memory, and every form of read is served.
+    /// Keep objects packed instead of decoded: a fraction of the memory, and every form of read is served, at the price of decoding each object that is read.
     pub fn compact(mut self) -> Self {
         self.said.representation = Some(Representation::Compact);
         self

@@ -63,10 +63,10 @@ impl Compact {
 
     /// As it came.
     fn plain<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let Parts { types, meta, rest } = ReadParts { decoder, rest: true }.deserialize(deserializer)?;
         let common = decoder.common().clone();
-        let fields = rest.iter().map(|(name, value)| (&*name.0, *value));
-        let body = common.names.pack(fields).map_err(Error::custom)?;
+        let mut pen = common.names.pen();
+        let Parts { types, meta } = ReadParts { decoder, rest: Some(&mut pen) }.deserialize(deserializer)?;
+        let body = pen.finish();
         Ok(Self { types, common, meta, body, forms: Forms::default() })
     }
 

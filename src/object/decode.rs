@@ -8,6 +8,7 @@ use super::{
     compact_meta::CompactMeta,
     error::Undecodable,
     key::ObjectKey,
+    packed::Pen,
     payload::Payload,
     transform::Transform,
     weight::Weights,
@@ -19,7 +20,6 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::value::RawValue;
 use std::{
     fmt,
     marker::PhantomData,
@@ -135,44 +135,44 @@ impl<'de, P: Payload> DeserializeSeed<'de> for Seed<'_, P> {
 }
 
 /// An object's parts: what all that is kept compact is made from.
-pub(super) struct Parts<'de> {
+pub(super) struct Parts {
     pub(super) types: Arc<TypeMeta>,
     pub(super) meta: CompactMeta,
-    /// The other fields; none if they are not asked for.
-    pub(super) rest: Vec<(Text<'de>, &'de RawValue)>,
 }
 
 /// Reads [`Parts`].
-pub(super) struct ReadParts<'a> {
+pub(super) struct ReadParts<'a, 'p> {
     pub(super) decoder: &'a Decoder,
-    pub(super) rest: bool,
+    /// Who writes down the other fields, if anybody does.
+    pub(super) rest: Option<&'a mut Pen<'p>>,
 }
 
-impl<'de> DeserializeSeed<'de> for ReadParts<'_> {
-    type Value = Parts<'de>;
+impl<'de> DeserializeSeed<'de> for ReadParts<'_, '_> {
+    type Value = Parts;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parts<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parts, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for ReadParts<'_> {
-    type Value = Parts<'de>;
+impl<'de> Visitor<'de> for ReadParts<'_, '_> {
+    type Value = Parts;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object of kind {}", self.decoder.types.kind)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Parts, A::Error> {
         let (mut api_version, mut kind, mut meta) = (None::<Text<'de>>, None::<Text<'de>>, None::<WireMeta<'de>>);
-        let mut rest = Vec::with_capacity(if self.rest { 4 } else { 0 });
         while let Some(key) = map.next_key::<Text<'de>>()? {
             match &*key.0 {
                 "apiVersion" => api_version = map.next_value()?,
                 "kind" => kind = map.next_value()?,
                 "metadata" => meta = map.next_value()?,
-                _ if self.rest => rest.push((key, map.next_value()?)),
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                name => match &mut self.rest {
+                    Some(pen) => map.next_value_seed(pen.field(name))?,
+                    None => drop(map.next_value::<IgnoredAny>()?),
+                },
             }
         }
         let mut meta = meta.unwrap_or_default();
@@ -192,7 +192,7 @@ impl<'de> Visitor<'de> for ReadParts<'_> {
         } else {
             Arc::new(TypeMeta { api_version: api_version.into_owned(), kind: kind.into_owned() })
         };
-        Ok(Parts { types, meta, rest })
+        Ok(Parts { types, meta })
     }
 }
 

@@ -179,11 +179,11 @@ impl Payload for MetadataOnly {
     const WALKED: bool = false;
 
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let Parts { mut meta, .. } = ReadParts { decoder, rest: false }.deserialize(deserializer)?;
+        let Parts { mut meta, .. } = ReadParts { decoder, rest: None }.deserialize(deserializer)?;
         if let Some(transform) = decoder.transforms() {
             let json = transform.change_parts(decoder.types(), &meta, Packed::EMPTY).map_err(Error::custom)?;
             let again = &mut serde_json::Deserializer::from_slice(&json);
-            meta = ReadParts { decoder, rest: false }.deserialize(again).map_err(Error::custom)?.meta;
+            meta = ReadParts { decoder, rest: None }.deserialize(again).map_err(Error::custom)?.meta;
         }
         // Servers say `PartialObjectMetadata`; the kind it is the metadata of says more.
         Ok(Self { types: decoder.types().clone(), meta })

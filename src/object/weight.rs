@@ -1,6 +1,6 @@
 //! About how much memory the objects of one informer take, told when they come.
 //!
-//! What is kept as text knows its size. A typed object has to be walked, which costs a tenth of what decoding it did (pods of 3.5 KB: 2.8 µs and
+//! What is kept compact knows its size. A typed object has to be walked, which costs a tenth of what decoding it did (pods of 3.5 KB: 2.8 µs and
 //! 32 µs; config maps: 2 %). So few are walked: for every byte of its message an object takes about as many bytes as others of its kind, and
 //! how many that are is asked of the first ones and of every [`EACH`]th. One that cannot be walked is taken for its like.
 

@@ -2,8 +2,8 @@
 //!
 //! Objects of a kind say the same names again and again, and punctuation. So a name is written down once for an informer, in [`Names`], and its number
 //! stands for it; what a value is, and how long, is said by one byte before it instead of by quotes, brackets and commas around it. Of a pod's 3,051 bytes
-//! 1,323 are left. Nothing is lost but white space and how a string was escaped: numbers that are not plain integers keep their text, and fields keep
-//! their order, be they there twice.
+//! 1,323 are left. Nothing is lost but white space, how a string was escaped and how a number was written: those
+//! beyond 64 bits are read as `serde_json` reads them, fields keep their order, be they there twice.
 //!
 //! # Format
 //! Every byte that is not of a string is below 128, so that the whole is text and any part of it can be taken without being looked at again.
@@ -13,10 +13,11 @@
 //! | `00` `01` `02` | `null`, `false`, `true` |
 //! | `03` digits | an integer |
 //! | `04` digits | a negative integer, as one less than its absolute value |
-//! | `05` string | a number as it came: fractions, exponents, and integers beyond 64 bits |
+//! | `05` ten bytes | a number with a fraction or an exponent, or an integer beyond 64 bits: an IEEE double, seven bits a byte, the least first |
 //! | `06` digits, bytes | a string of that length |
 //! | `07` digits, (name, value)… | an object of so many fields |
 //! | `08` digits, value… | a list of so many values |
+//! | `09` string | a number as it came, where `serde_json` is built to keep that (its feature `arbitrary_precision`) |
 //! | `1x` `2x` `3x` | an object, a list of x; the integer x |
 //! | `40` … `7F` | a string of up to 63 bytes |
 //!
@@ -26,17 +27,18 @@ mod names;
 mod pack;
 mod read;
 
-pub(super) use self::{names::Names, read::Packed};
+pub(super) use self::{names::Names, pack::Pen, read::Packed};
 
 const NULL: u8 = 0x00;
 const FALSE: u8 = 0x01;
 const TRUE: u8 = 0x02;
 const INTEGER: u8 = 0x03;
 const NEGATIVE: u8 = 0x04;
-const NUMBER: u8 = 0x05;
+const FLOAT: u8 = 0x05;
 const STRING: u8 = 0x06;
 const OBJECT: u8 = 0x07;
 const LIST: u8 = 0x08;
+const NUMBER: u8 = 0x09;
 const SHORT_OBJECT: u8 = 0x10;
 const SHORT_LIST: u8 = 0x20;
 const SHORT_INTEGER: u8 = 0x30;
@@ -51,6 +53,9 @@ const SHORT_LENGTH: usize = 0x40;
 const DIGIT_BITS: u32 = 6;
 const DIGIT: u8 = 0x3F;
 const MORE: u8 = 0x40;
+
+/// A double has so many bits in each byte.
+const FLOAT_BITS: u32 = 7;
 
 /// Numbers of names that take one byte are below this, which begins those that take two.
 const LONG_NAME: u8 = 0x70;

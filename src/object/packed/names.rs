@@ -5,15 +5,24 @@
 
 use super::NAMES;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use parking_lot::RwLock;
-use std::{hash::BuildHasher, sync::Arc};
+use parking_lot::{Mutex, RwLock};
+use std::{hash::BuildHasher, mem, sync::Arc};
 
 /// Longer names are not worth a number.
 const LONGEST: usize = 64;
 
+/// So many names of an object are expected of the next one at most.
+const TRAIL: usize = 1024;
+/// Where an object differs, so many names of the one before are passed over at most.
+const AHEAD: usize = 32;
+
 /// Names are read far more often than they come: who reads has them all as they are, and who brings a new one copies them.
 #[derive(Debug, Default)]
-pub(in crate::object) struct Names(RwLock<Arc<Known>>);
+pub(in crate::object) struct Names {
+    known: RwLock<Arc<Known>>,
+    /// The names of an object that was packed lately, in its order: mostly the next one has the same.
+    trail: Mutex<Vec<u16>>,
+}
 
 /// The names there were at one moment.
 #[derive(Clone, Debug, Default)]
@@ -25,16 +34,22 @@ pub(in crate::object) struct Known {
 
 impl Names {
     pub(in crate::object) fn known(&self) -> Arc<Known> {
-        self.0.read().clone()
+        self.known.read().clone()
+    }
+
+    /// For the names of one object.
+    pub(super) fn guess(&self) -> Guess<'_> {
+        let expected = mem::take(&mut *self.trail.lock());
+        Guess { names: self, known: self.known(), said: Vec::with_capacity(expected.len()), expected, at: 0 }
     }
 
     /// What is known once this name is, if it is worth a number and there is one left.
     #[cold]
-    pub(super) fn learn(&self, name: &str) -> Option<Arc<Known>> {
+    fn learn(&self, name: &str) -> Option<Arc<Known>> {
         if name.len() > LONGEST {
             return None;
         }
-        let mut known = self.0.write();
+        let mut known = self.known.write();
         if known.number(name).is_none() {
             if known.names.len() == NAMES {
                 return None;
@@ -48,7 +63,7 @@ impl Names {
 }
 
 impl Known {
-    pub(super) fn number(&self, name: &str) -> Option<u16> {
+    fn number(&self, name: &str) -> Option<u16> {
         let is_it = |number: &u16| *self.names[usize::from(*number)] == *name;
         self.numbers.find(self.hasher.hash_one(name), is_it).copied()
     }
@@ -63,6 +78,50 @@ impl Known {
         let number = names.len() as u16;
         names.push(name.into());
         numbers.insert_unique(hasher.hash_one(name), number, |number| hasher.hash_one(&*names[usize::from(*number)]));
+    }
+}
+
+/// Finds the numbers of an object's names, by looking first at what came next in the object before: to see that two names are the same is less work
+/// than to look one up.
+pub(super) struct Guess<'a> {
+    names: &'a Names,
+    known: Arc<Known>,
+    expected: Vec<u16>,
+    /// Where in there.
+    at: usize,
+    said: Vec<u16>,
+}
+
+impl Guess<'_> {
+    #[inline]
+    pub(super) fn number(&mut self, name: &str) -> Option<u16> {
+        let expected = self.expected.get(self.at).copied();
+        let number = match expected {
+            Some(number) if *self.known.names[usize::from(number)] == *name => {
+                self.at += 1;
+                number
+            }
+            _ => self.look_up(name)?,
+        };
+        if self.said.len() < TRAIL {
+            self.said.push(number);
+        }
+        Some(number)
+    }
+
+    fn look_up(&mut self, name: &str) -> Option<u16> {
+        let number = self.known.number(name).or_else(|| {
+            self.known = self.names.learn(name)?;
+            self.known.number(name)
+        })?;
+        let ahead = self.expected.iter().skip(self.at).take(AHEAD);
+        self.at += ahead.zip(1..).find(|(expected, _)| **expected == number).map_or(0, |(_, passed)| passed);
+        Some(number)
+    }
+
+    /// It had no others.
+    pub(super) fn end(self) {
+        *self.names.trail.lock() = self.said;
     }
 }
 
@@ -93,5 +152,22 @@ mod tests {
         assert!(names.learn("one more").is_none());
         assert!(names.learn("0").is_some(), "it is known");
         assert_eq!(names.known().names.len(), NAMES);
+    }
+
+    #[test]
+    fn a_guess_is_never_wrong_whatever_came_before() {
+        let names = Names::default();
+        let orders = ["abcdef", "abcdef", "bdf", "fedcba", "", "axbycz", "aaabbb", "abcdef"];
+        for order in orders {
+            let mut guess = names.guess();
+            for name in order.chars().map(String::from) {
+                let number = guess.number(&name).expect("there is room");
+                assert_eq!(*guess.known.names[usize::from(number)], *name, "in {order}");
+            }
+            assert_eq!(guess.said.len(), order.len());
+            guess.end();
+        }
+        let known = names.known();
+        assert_eq!(known.names.len(), "abcdefxyz".len());
     }
 }

