@@ -2,7 +2,7 @@
 //!
 //! * [`for_`](Builder::for_) is the kind that is reconciled, [`owns`](Builder::owns) what it creates, [`watches`](Builder::watches) what matters otherwise,
 //!   [`watches_source`](Builder::watches_source) what comes from elsewhere.
-//! * Each has a `_with` for a selection: only some objects ([`Select`]), only some events ([`Select::filter`]), as text ([`Select::compact`]); a kind named
+//! * Each has a `_with` for a selection: only some objects ([`Select`]), only some events ([`Select::filter`]), packed ([`Select::compact`]); a kind named
 //!   [`Metadata<K>`](crate::object::Metadata) is kept as metadata only.
 //! * [`filter`](Builder::filter) is for all of them. The rest are settings.
 //!

@@ -16,8 +16,8 @@ pub(crate) use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 
-/// How often a processor pauses before it looks again, and how often it does that; each time it pauses twice as long. A pause takes some
-/// 10 ns.
+/// How often a processor pauses before it looks again, and how often it does that; each time it pauses twice as long. A pause takes 10
+/// to 40 ns, by the processor.
 const PAUSES: u32 = 100;
 const LOOKS: u32 = 3;
 

@@ -104,7 +104,7 @@ impl Table {
         while used > limit(places) / 2 {
             places *= 2;
         }
-        if taken == used && places > self.entries.len() {
+        if taken == used {
             let old = std::mem::replace(&mut self.entries, vec![Entry::VACANT; places]);
             self.fill(old.into_iter().filter(|entry| entry.slot != NIL).map(|entry| (entry.hash, entry.slot)));
         } else {

@@ -121,7 +121,7 @@ steersman::env_test! {
         let keys = |door: &str| by_door.keys(&door.to_owned());
         assert_eq!((keys("green"), keys("red").len()), (vec![], 1));
         let stats = maps.stats();
-        assert_eq!((stats.index_errors, stats.decode_errors), (1, 0), "it is kept, as text");
+        assert_eq!((stats.index_errors, stats.decode_errors), (1, 0), "it is kept, packed");
         let error = stats.last_index_error.expect("it is told");
         assert!(error.contains(&format!("{namespace}/a")) && error.contains("doors are not green"), "{error}");
 

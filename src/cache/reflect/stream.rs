@@ -53,8 +53,10 @@ impl Stream {
             let frame = poll_fn(|cx| match pin!(self.body.frame()).poll(cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
                 Poll::Pending => {
-                    // The first time this is pending: it is polled again when nobody else has anything to do.
-                    if !mem::take(&mut patient) || pin!(yield_now()).poll(cx).is_ready() {
+                    if mem::take(&mut patient) {
+                        // Polled again when nobody else has anything to do.
+                        let _ = pin!(yield_now()).poll(cx);
+                    } else {
                         waits();
                     }
                     self.alarm.poll_rung(cx).map(Err)

@@ -113,7 +113,7 @@ impl Refusal {
 /// The object of a line that says so in the words that servers use: with nothing between them and nothing after. It was not read, so that it may be anything:
 /// if it is no object, [`line`] says what the line is.
 ///
-/// Reading a line only to find where its object ends costs a tenth of what an event does that is kept compact.
+/// Reading a line only to find where its object ends costs more than a tenth of what an event does that is kept compact.
 pub(super) fn put(text: &[u8]) -> Option<&[u8]> {
     let rest = text.strip_prefix(br#"{"type":""#)?;
     let rest = rest.strip_prefix(b"MODIFIED").or_else(|| rest.strip_prefix(b"ADDED"))?;

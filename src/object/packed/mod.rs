@@ -2,8 +2,9 @@
 //!
 //! Objects of a kind say the same names again and again, and punctuation. So a name is written down once for an informer, in [`Names`], and its number
 //! stands for it; what a value is, and how long, is said by one byte before it instead of by quotes, brackets and commas around it. Of a pod's 3,051 bytes
-//! 1,323 are left. Nothing is lost but white space, how a string was escaped and how a number was written: those
-//! beyond 64 bits are read as `serde_json` reads them, fields keep their order, be they there twice.
+//! 1,323 are left. Nothing is lost but white space, how a string was escaped, and how a number with a
+//! fraction was written; fields keep their order, be they there twice. Integers beyond 64 bits become doubles, as they do for Kubernetes' own clients and for
+//! `serde_json::Value`. What is nested deeper than `serde_json` reads, 128 levels, is not packed.
 //!
 //! # Format
 //! Every byte that is not of a string is below 128, so that the whole is text and any part of it can be taken without being looked at again.

@@ -39,6 +39,7 @@ impl Names {
 
     /// For the names of one object.
     pub(super) fn guess(&self) -> Guess<'_> {
+        // First the trail and then the names: whoever has left it there knew no more of them.
         let expected = mem::take(&mut *self.trail.lock());
         Guess { names: self, known: self.known(), said: Vec::with_capacity(expected.len()), expected, at: 0 }
     }
@@ -111,6 +112,9 @@ impl Guess<'_> {
 
     fn look_up(&mut self, name: &str) -> Option<u16> {
         let number = self.known.number(name).or_else(|| {
+            if self.known.names.len() == NAMES {
+                return None;
+            }
             self.known = self.names.learn(name)?;
             self.known.number(name)
         })?;
@@ -121,7 +125,9 @@ impl Guess<'_> {
 
     /// It had no others.
     pub(super) fn end(self) {
-        *self.names.trail.lock() = self.said;
+        if !self.said.is_empty() {
+            *self.names.trail.lock() = self.said;
+        }
     }
 }
 

@@ -9,23 +9,28 @@ use serde::{
     Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::LazyLock};
 
-/// A number is an object with this one field where `serde_json` was built to keep its digits.
-const DIGITS_OF_SERDE_JSON: &str = "$serde_json::private::Number";
+/// A number is an object with this one field where `serde_json` was built to keep its digits, its feature `arbitrary_precision`.
+const DIGITS: &str = "$serde_json::private::Number";
+
+/// Whether it was: somebody else in the same program may want it so.
+static KEEPS_DIGITS: LazyLock<bool> =
+    LazyLock::new(|| serde_json::from_str("1.10").is_ok_and(|number: serde_json::Number| number.to_string() == "1.10"));
 
 /// Writes one object, field by field.
 pub(in crate::object) struct Pen<'a> {
     names: Guess<'a>,
     packed: Vec<u8>,
     fields: u64,
+    pub(super) keeps_digits: bool,
 }
 
 impl Names {
     pub(in crate::object) fn pen(&self) -> Pen<'_> {
         let mut packed = Vec::with_capacity(2048);
         packed.push(SHORT_OBJECT);
-        Pen { names: self.guess(), packed, fields: 0 }
+        Pen { names: self.guess(), packed, fields: 0, keeps_digits: *KEEPS_DIGITS }
     }
 }
 
@@ -174,7 +179,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (at, mut count) = (self.0.packed.len(), 0);
         self.0.packed.push(SHORT_OBJECT);
-        while let Some(named) = map.next_key_seed(Name(self.0))? {
+        while let Some(named) = map.next_key_seed(Name { pen: self.0, first: count == 0 })? {
             if named == Named::Digits {
                 let text: Cow<'de, str> = map.next_value()?;
                 self.0.packed.truncate(at);
@@ -190,7 +195,11 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
 }
 
 /// Packs the name that is read.
-struct Name<'p, 'a>(&'p mut Pen<'a>);
+struct Name<'p, 'a> {
+    pen: &'p mut Pen<'a>,
+    /// It is the first of its object.
+    first: bool,
+}
 
 #[derive(PartialEq)]
 enum Named {
@@ -216,10 +225,10 @@ impl Visitor<'_> for Name<'_, '_> {
     }
     #[inline]
     fn visit_str<E: Error>(self, name: &str) -> Result<Named, E> {
-        if name == DIGITS_OF_SERDE_JSON {
+        if self.pen.keeps_digits && self.first && name == DIGITS {
             return Ok(Named::Digits);
         }
-        self.0.name(name);
+        self.pen.name(name);
         Ok(Named::Field)
     }
 }

@@ -1,4 +1,5 @@
-//! From the packed form to any type: a serde deserializer that behaves as `serde_json`'s does on the text.
+//! From the packed form to any type: a serde deserializer that behaves as `serde_json`'s does on the text, but for integers beyond 64 bits: see [the
+//! module](super).
 
 use super::{
     DIGIT, DIGIT_BITS, FALSE, FLOAT, FLOAT_BITS, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS, NEGATIVE, NULL, NUMBER,
@@ -12,7 +13,7 @@ use serde::{
     },
     forward_to_deserialize_any,
 };
-use serde_json::{Deserializer as Json, Error};
+use serde_json::{Deserializer as Json, Error, de::StrRead};
 use std::sync::Arc;
 
 /// What `serde_json` asks its own deserializers for begins with this: the text of a value, above all.
@@ -221,7 +222,7 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
             Token::Integer(value) => visitor.visit_u64(value),
             Token::Negative(value) => visitor.visit_i64(value),
             Token::Float(value) => visitor.visit_f64(value),
-            Token::Number(text) => Json::from_str(text).deserialize_any(visitor),
+            Token::Number(text) => whole(text, |json| json.deserialize_any(visitor)),
             Token::String(text) => visitor.visit_borrowed_str(text),
             Token::Object(fields) => self.all(fields, |parts| visitor.visit_map(parts)),
             Token::List(values) => self.all(values, |parts| visitor.visit_seq(parts)),
@@ -300,11 +301,13 @@ impl<'de> MapAccess<'de> for Parts<'_, 'de> {
     type Error = Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
-        self.left = left;
+        if self.left == 0 {
+            return Ok(None);
+        }
         seed.deserialize(Name(self.packed.name()?)).map(Some)
     }
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        self.left = self.left.saturating_sub(1);
         seed.deserialize(&mut *self.packed)
     }
     fn size_hint(&self) -> Option<usize> {
@@ -358,11 +361,19 @@ struct Name<'de>(&'de str);
 macro_rules! keys {
     ($($method:ident),* $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            let mut json = Json::from_str(self.0);
-            let value = json.$method(visitor)?;
-            json.end().map(|()| value)
+            whole(self.0, |json| json.$method(visitor))
         })*
     };
+}
+
+/// What `read` makes of JSON that is one value and nothing else, be it white space.
+fn whole<'de, T>(text: &'de str, read: impl FnOnce(&mut Json<StrRead<'de>>) -> Result<T, Error>) -> Result<T, Error> {
+    if text.trim() != text {
+        return Err(Error::custom("there is white space around it"));
+    }
+    let mut json = Json::from_str(text);
+    let value = read(&mut json)?;
+    json.end().map(|()| value)
 }
 
 impl<'de> Deserializer<'de> for Name<'de> {

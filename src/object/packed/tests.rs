@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_no_packed_object_is_an_error(bytes in vec(0..128_u8, 0..40)) {
+    fn what_is_no_packed_object_harms_nobody(bytes in vec(0..128_u8, 0..40)) {
         let text = String::from_utf8(bytes).unwrap();
         let names = Names::default();
         drop(Value::deserialize(&mut Packed::new(&text, &names.known())));
@@ -127,6 +127,7 @@ fn numbers_that_come_with_their_digits_keep_them() {
     let names = Names::default();
     let number = |text: &'static str| {
         let mut pen = names.pen();
+        pen.keeps_digits = true;
         let as_serde_json_gives_it = [("$serde_json::private::Number", text)].into_iter();
         let number: MapDeserializer<'_, _, serde_json::Error> = MapDeserializer::new(as_serde_json_gives_it);
         pen.field("it").deserialize(number).expect("it can be packed");
@@ -178,7 +179,9 @@ fn whatever_a_type_asks_for_it_gets_what_json_would_give() {
     same::<Flat>(r#"{"a":1,"b":[2],"c":{"d":null}}"#);
     same::<Vec<Either>>(r#"[1,"a"]"#);
     same::<BTreeMap<i32, bool>>(r#"{"1":true,"-2":false}"#);
-    same::<BTreeMap<u8, bool>>(r#"{"1x":true}"#);
+    for json in [r#"{"1x":true}"#, r#"{" 1":true}"#, r#"{"1 ":true}"#, r#"{"":true}"#] {
+        same::<BTreeMap<u8, bool>>(json);
+    }
     same::<BTreeMap<bool, char>>(r#"{"true":"x"}"#);
     same::<BTreeMap<Option<String>, u8>>(r#"{"a":1}"#);
     for json in ["[1,2]", "[1,2,3]", "[1]", "[]", "{}", "null", r#""ab""#] {
@@ -188,6 +191,56 @@ fn whatever_a_type_asks_for_it_gets_what_json_would_give() {
         same::<()>(json);
         same::<Option<Vec<u8>>>(json);
     }
+}
+
+#[test]
+fn a_field_that_is_named_as_numbers_of_serde_json_are_is_a_field() {
+    for json in [
+        r#"{"$serde_json::private::Number":"7"}"#,
+        r#"{"$serde_json::private::Number":7,"a":1}"#,
+        r#"{"a":1,"$serde_json::private::Number":"7"}"#,
+    ] {
+        same::<Value>(json);
+        same::<BTreeMap<String, Value>>(json);
+    }
+}
+
+#[test]
+fn who_does_not_take_the_last_value_is_told() {
+    #[derive(Debug)]
+    struct FirstName;
+    impl<'de> Deserialize<'de> for FirstName {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_map(Self)
+        }
+    }
+    impl<'de> serde::de::Visitor<'de> for FirstName {
+        type Value = Self;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+            map.next_key::<String>().map(|_| Self)
+        }
+    }
+    assert!(read_again::<FirstName>(r#"{"a":1}"#).is_err());
+}
+
+#[test]
+fn two_who_pack_at_once_agree_on_the_names() {
+    let names = Names::default();
+    let json = |number: usize| format!(r#"{{"a{}":1,"b{}":[{{"c{}":2}}]}}"#, number % 150, number % 7, number % 50);
+    let work = |from: usize| {
+        for number in from..from + 2_000 {
+            let packed = pack(&names, &json(number)).expect("it can be packed");
+            let read = Packed::new(&packed, &names.known()).to_json().expect("it can be read");
+            assert_eq!(read, format!(r#"{{"it":{}}}"#, json(number)));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(0));
+        work(31);
+    });
 }
 
 #[test]
