@@ -73,7 +73,7 @@ impl Compact {
     /// As JSON.
     #[cfg(test)]
     pub(super) fn body(&self) -> String {
-        Packed::new(&self.body, &self.common.names.known()).to_json().expect("it can be read")
+        Packed::new(&self.body, &self.common.names.known()).into_json().expect("it can be read")
     }
 }
 

@@ -135,7 +135,7 @@ impl<'a> Packed<'a> {
     }
 
     #[cfg(test)]
-    pub(in crate::object) fn to_json(mut self) -> Result<String, Error> {
+    pub(in crate::object) fn into_json(mut self) -> Result<String, Error> {
         let mut json = Vec::new();
         self.write(&mut json)?;
         self.end()?;
@@ -245,13 +245,11 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
     /// Text is its bytes.
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let before = self.rest;
-        match self.token()? {
-            Token::String(text) => visitor.visit_borrowed_bytes(text.as_bytes()),
-            _ => {
-                self.rest = before;
-                self.deserialize_any(visitor)
-            }
+        if let Token::String(text) = self.token()? {
+            return visitor.visit_borrowed_bytes(text.as_bytes());
         }
+        self.rest = before;
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

@@ -64,7 +64,7 @@ proptest! {
         // As text, it is the same but for white space.
         let names = Names::default();
         let packed = pack(&names, &json).unwrap();
-        let text = Packed::new(&packed, &names.known()).to_json().unwrap();
+        let text = Packed::new(&packed, &names.known()).into_json().unwrap();
         prop_assert_eq!(text, serde_json::to_string(&json!({ "it": expected })).unwrap());
     }
 
@@ -135,7 +135,7 @@ fn numbers_that_come_with_their_digits_keep_them() {
     };
     for text in ["1.10", "170141183460469231731687303715884105727", "-0"] {
         let packed = number(text);
-        let json = Packed::new(&packed, &names.known()).to_json().expect("it can be read");
+        let json = Packed::new(&packed, &names.known()).into_json().expect("it can be read");
         assert_eq!(json, format!(r#"{{"it":{text}}}"#));
     }
     let known = names.known();
@@ -233,7 +233,7 @@ fn two_who_pack_at_once_agree_on_the_names() {
     let work = |from: usize| {
         for number in from..from + 2_000 {
             let packed = pack(&names, &json(number)).expect("it can be packed");
-            let read = Packed::new(&packed, &names.known()).to_json().expect("it can be read");
+            let read = Packed::new(&packed, &names.known()).into_json().expect("it can be read");
             assert_eq!(read, format!(r#"{{"it":{}}}"#, json(number)));
         }
     };
