@@ -3,27 +3,26 @@
 //! The concurrency model check (`tests/model`) compiles the queue's own sources against another module of this name, in
 //! which a scheduler decides who runs. So the queue uses these and nothing else to wait or to tell the time.
 
-pub(crate) use parking_lot::MutexGuard;
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 use std::hint::spin_loop;
 pub(crate) use tokio::time::{Instant, Sleep, sleep_until};
 
-/// `parking_lot`'s, but whoever finds it taken leaves it alone for some microseconds before waiting for it.
+/// A [`Mutex`], but whoever finds it taken leaves it alone for some microseconds before waiting for it. For what is changed by everybody, and seldom for long.
 ///
 /// What it protects is changed in a tenth of a microsecond if it is in the caches of the core that does so, and in several times that if
 /// it is in another's. So two threads that take turns are slower than one that goes on while the other looks away; and looking at
 /// the lock all the time, or waiting for it by a system call, is slower still. Nobody is overtaken for longer: then it is
 /// `parking_lot`'s turn, which is fair in the end.
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+pub(crate) struct CalmMutex<T>(Mutex<T>);
 
 /// How often a processor pauses before it looks again, and how often it does that; each time it pauses twice as long. A pause takes 10
 /// to 40 ns, by the processor.
 const PAUSES: u32 = 100;
 const LOOKS: u32 = 3;
 
-impl<T> Mutex<T> {
+impl<T> CalmMutex<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self(parking_lot::Mutex::new(value))
+        Self(Mutex::new(value))
     }
 
     #[inline]

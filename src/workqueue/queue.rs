@@ -11,7 +11,7 @@ use super::{
     table::KeyHash,
     waiters::Wakes,
 };
-use crate::sync::{Instant, Mutex, MutexGuard};
+use crate::sync::{CalmMutex, Instant, MutexGuard};
 use hashbrown::DefaultHashBuilder;
 use std::{
     fmt,
@@ -42,7 +42,7 @@ const BATCH: usize = 256;
 pub struct WorkQueue<K>(pub(super) Arc<Shared<K>>);
 
 pub(super) struct Shared<K> {
-    state: Mutex<State<K>>,
+    state: CalmMutex<State<K>>,
     hasher: DefaultHashBuilder,
     limiter: Limiter<K>,
     /// Zero of the queue's clock.
@@ -172,7 +172,7 @@ impl<K: Key> WorkQueue<K> {
         let QueueOptions { name, limiter, share, metrics } = options;
         let metrics = metrics.filter(|_| !name.is_empty());
         let queue = Self(Arc::new(Shared {
-            state: Mutex::new(State::new(share)),
+            state: CalmMutex::new(State::new(share)),
             hasher: DefaultHashBuilder::default(),
             limiter,
             epoch: Instant::now(),

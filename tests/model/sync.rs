@@ -26,6 +26,9 @@ impl<T> Mutex<T> {
     }
 }
 
+/// Here nobody gains by looking away.
+pub(crate) type CalmMutex<T> = Mutex<T>;
+
 /// Time since the schedule began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
