@@ -22,7 +22,7 @@
 //! Time is tokio's, so tests run on paused time. Delays tick at tokio's millisecond: never early. Nothing is spawned: getters that
 //! sleep keep the time, and due keys are found when someone adds, gets, asks for the length or looks inside. What holds the lock
 //! longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
-//! takes some 10 ns for each of them.
+//! takes some 10 ns for each of them; so does tidying up, about once for every million keys that came and went if so many were there at once.
 //!
 //! ```
 //! use std::time::Duration;

@@ -90,7 +90,7 @@ struct Next {
     failure: Option<Failure>,
 }
 
-pub(crate) struct Reflector<S: Sink> {
+pub(crate) struct Reflector<S> {
     client: Link,
     place: Place,
     sink: S,
@@ -101,13 +101,6 @@ pub(crate) struct Reflector<S: Sink> {
     heard: Instant,
     /// Events that handlers may not have been woken for.
     untold: usize,
-}
-
-/// It may be dropped whenever it waits: handlers hear of what it has put all the same.
-impl<S: Sink> Drop for Reflector<S> {
-    fn drop(&mut self) {
-        self.tell(0);
-    }
 }
 
 impl<S: Sink> Reflector<S> {
@@ -403,6 +396,3 @@ fn later(version: String, next: Option<String>) -> String {
 fn watch_time() -> Duration {
     WATCH.mul_f64(rand::rng().random_range(1.0..2.0))
 }
-
-#[cfg(test)]
-mod tests;
