@@ -80,8 +80,8 @@ impl Table {
         Err(left_over.unwrap_or(at))
     }
 
-    /// Add an entry that is not there, at the place where [`Self::find`] missed it. False if there is no room: then it is to be [made
-    /// anew](Self::rebuild) and the slot to be named by that.
+    /// Add an entry that is not there, at the place where [`Self::find`] missed it. False if there is no room: then it has to be [made
+    /// anew](Self::rebuild) first, and searched again.
     #[inline]
     pub(super) fn insert(&mut self, at: usize, hash: KeyHash, slot: u32) -> bool {
         match self.entries.get_mut(at) {
@@ -95,7 +95,7 @@ impl Table {
         true
     }
 
-    /// Make it anew for the slots in use, of which there are `used`, with room for half as many keys as it takes at least.
+    /// Make it anew for the slots in use, of which there are `used`: at most half full, so that it lasts for a while.
     /// `slots` are asked for only if something is left over.
     #[cold]
     pub(super) fn rebuild<I: Iterator<Item = (KeyHash, u32)>>(&mut self, used: usize, slots: impl FnOnce() -> I) {
