@@ -1,7 +1,7 @@
 //! How to reach a cluster.
 
-use super::{Link, discreet::discreet};
-use kube_client::{Client, Config};
+use super::{Link, discreet::discreet, drive::ByWhoAsks};
+use kube_client::{Client, Config, client::ClientBuilder};
 use std::fmt;
 
 /// How to reach a cluster: a [`Config`], or a ready client.
@@ -30,12 +30,17 @@ impl Connection {
         }
     }
 
-    /// For watches: what the server refuses is told.
-    pub(crate) fn watching(mut self) -> Result<Link, kube_client::Error> {
-        if let Self::Config(config) = &mut self {
-            config.default_retry = false;
+    /// For watches: what the server refuses is told, and who asks [drives](super::drive) the connection.
+    pub(crate) fn watching(self) -> Result<Link, kube_client::Error> {
+        match self {
+            Self::Config(mut config) => {
+                config.default_retry = false;
+                let host = host(&config);
+                let builder = ClientBuilder::try_from((*config, ByWhoAsks)).map_err(discreet)?;
+                Ok(Link::new(builder.build(), host))
+            }
+            Self::Client(client) => Ok(client.into()),
         }
-        self.client()
     }
 }
 

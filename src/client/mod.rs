@@ -47,6 +47,7 @@ mod consistency;
 mod diff;
 mod discovery;
 mod discreet;
+mod drive;
 mod dynamic;
 mod error;
 mod finalizer;
@@ -77,6 +78,7 @@ pub use self::{
 };
 pub(crate) use self::{
     consistency::BOUND as OWN_WRITES_BOUND,
+    drive::{drive, driving},
     link::{Link, Requests},
 };
 use self::{discovery::Kinds, intercept::Intercept, settings::Settings};

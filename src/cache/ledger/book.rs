@@ -23,9 +23,14 @@ impl Ledger {
     }
 
     /// A part has come to this revision. The store shows it.
-    pub(crate) fn told(&self, part: Option<&str>, revision: u64, told: &Told<'_>) {
+    ///
+    /// If somebody has waited for it, `before` is called before they are told.
+    pub(crate) fn told(&self, part: Option<&str>, revision: u64, told: &Told<'_>, before: impl FnOnce()) {
         let wakers = self.0.lock().told(part.unwrap_or_default(), revision, told, Instant::now);
-        wake(wakers);
+        if !wakers.is_empty() {
+            before();
+            wake(wakers);
+        }
     }
 
     /// There is no part of this namespace any more: what was written there is nobody's concern.

@@ -44,17 +44,17 @@ impl World {
 
     fn put(&self, uid: &'static str, revision: u64) {
         *self.store.lock() = Some((uid, revision));
-        self.ledger.told(None, revision, &Told::Other);
+        self.ledger.told(None, revision, &Told::Other, || ());
     }
 
     fn delete(&self, uid: &str, revision: u64) {
         *self.store.lock() = None;
-        self.ledger.told(None, revision, &Told::Gone(&self.key, Some(uid)));
+        self.ledger.told(None, revision, &Told::Gone(&self.key, Some(uid)), || ());
     }
 
     fn list(&self, revision: u64, object: Option<(&'static str, u64)>) {
         *self.store.lock() = object;
-        self.ledger.told(None, revision, &Told::All(&|_, uid| self.fate(uid)));
+        self.ledger.told(None, revision, &Told::All(&|_, uid| self.fate(uid)), || ());
     }
 
     fn fate(&self, uid: &str) -> Fate {

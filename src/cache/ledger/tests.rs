@@ -4,11 +4,12 @@ mod random;
 
 use super::{book::Ledger, *};
 use crate::object::ObjectKey;
+use parking_lot::Mutex;
 use std::{
     future::Future,
     pin::pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -49,9 +50,26 @@ impl Scene {
 }
 
 #[test]
+fn handlers_hear_of_a_write_before_those_who_wait_for_it() {
+    struct Heard(Mutex<Vec<&'static str>>);
+    impl Wake for Heard {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().push("who waits");
+        }
+    }
+    let (scene, heard) = (Scene::new(&[None]), Arc::new(Heard(Mutex::default())));
+    scene.wrote(&key("x"), 12);
+    let mut pending = scene.wait(Wanted::All).expect("it is pending");
+    assert!(pin!(&mut pending).poll(&mut Context::from_waker(&heard.clone().into())).is_pending());
+    scene.ledger.told(None, 11, &Told::Other, || unreachable!("nobody has waited for that"));
+    scene.ledger.told(None, 12, &Told::Other, || heard.0.lock().push("handlers"));
+    assert_eq!(*heard.0.lock(), ["handlers", "who waits"]);
+}
+
+#[test]
 fn a_read_waits_for_what_concerns_it_and_was_there_when_it_began() {
     let scene = Scene::new(&[None]);
-    scene.ledger.told(None, 10, &Told::Other);
+    scene.ledger.told(None, 10, &Told::Other, || ());
     scene.wrote(&key("old"), 10);
     assert!(!scene.waits(Wanted::All), "the informer was faster");
     scene.wrote(&key("x"), 12);
@@ -63,12 +81,12 @@ fn a_read_waits_for_what_concerns_it_and_was_there_when_it_began() {
     let mut one = scene.wait(Wanted::Key(&key("x"))).expect("it is pending");
     scene.wrote(&key("x"), 14);
     let mut both = scene.wait(Wanted::All).expect("it is pending");
-    scene.ledger.told(None, 11, &Told::Other);
+    scene.ledger.told(None, 11, &Told::Other, || ());
     assert!(!ready(&mut one));
-    scene.ledger.told(None, 13, &Told::Other);
+    scene.ledger.told(None, 13, &Told::Other, || ());
     assert!(ready(&mut one), "a later write does not delay an earlier read");
     assert!(!ready(&mut both));
-    scene.ledger.told(None, 14, &Told::Other);
+    scene.ledger.told(None, 14, &Told::Other, || ());
     assert!(ready(&mut both));
     assert_eq!(scene.ledger.stats().pending, 0);
 }
@@ -79,9 +97,9 @@ fn each_namespace_has_a_revision_of_its_own() {
     scene.wrote(&key("x"), 5);
     scene.wrote(&ObjectKey::new("c", "x"), 5);
     let mut all = scene.wait(Wanted::All).expect("it is pending");
-    scene.ledger.told(Some("b"), 9, &Told::Other);
+    scene.ledger.told(Some("b"), 9, &Told::Other, || ());
     assert!(!ready(&mut all));
-    scene.ledger.told(Some("a"), 5, &Told::Other);
+    scene.ledger.told(Some("a"), 5, &Told::Other, || ());
     assert!(ready(&mut all), "what is elsewhere is not kept, and the quiet one is not waited for");
 }
 
@@ -90,7 +108,7 @@ fn what_has_no_part_of_its_own_is_in_the_one_of_all_others() {
     let scene = Scene::new(&[Some("a"), None]);
     scene.wrote(&key("x"), 5);
     scene.wrote(&ObjectKey::new("c", "x"), 5);
-    scene.ledger.told(None, 9, &Told::Other);
+    scene.ledger.told(None, 9, &Told::Other, || ());
     assert!(scene.waits(Wanted::Namespace("a")));
     assert!(!scene.waits(Wanted::Namespace("c")));
     scene.ledger.leave("a");
@@ -105,17 +123,17 @@ fn a_delete_is_shown_when_this_very_object_is_gone() {
         scene.ledger.deleting(&key("x")).deleted(&Writer::of(&scene.client), uid, inside, &there);
     };
     delete("u", true);
-    scene.ledger.told(None, 20, &Told::Other);
-    scene.ledger.told(None, 21, &Told::Deleting(&key("x"), "u"));
-    scene.ledger.told(None, 22, &Told::Gone(&key("x"), Some("other")));
+    scene.ledger.told(None, 20, &Told::Other, || ());
+    scene.ledger.told(None, 21, &Told::Deleting(&key("x"), "u"), || ());
+    scene.ledger.told(None, 22, &Told::Gone(&key("x"), Some("other")), || ());
     assert!(scene.waits(Wanted::Key(&key("x"))));
-    scene.ledger.told(None, 23, &Told::Gone(&key("x"), Some("u")));
+    scene.ledger.told(None, 23, &Told::Gone(&key("x"), Some("u")), || ());
     assert!(!scene.waits(Wanted::All));
 
     delete("u", false);
     assert!(!scene.waits(Wanted::All), "nobody will tell of what is not selected");
     delete("u", true);
-    scene.ledger.told(None, 24, &Told::Gone(&key("x"), None));
+    scene.ledger.told(None, 24, &Told::Gone(&key("x"), None), || ());
     assert!(!scene.waits(Wanted::All), "one that cannot be read is gone all the same");
     drop(scene.ledger.deleting(&key("x")));
     assert!(!scene.waits(Wanted::All), "one that failed deletes nothing");
@@ -133,28 +151,28 @@ fn objects_of_a_collection_are_shown_gone_or_marked() {
         remove(name, true, None, &there);
     }
     remove("left out", true, None, &|_, _| Fate::Gone);
-    scene.ledger.told(None, 1, &Told::Deleting(&key("x"), "x"));
+    scene.ledger.told(None, 1, &Told::Deleting(&key("x"), "x"), || ());
     assert!(!scene.waits(Wanted::Key(&key("x"))) && scene.waits(Wanted::Key(&key("y"))));
-    scene.ledger.told(None, 2, &Told::All(&|_, _| Fate::Deleting));
+    scene.ledger.told(None, 2, &Told::All(&|_, _| Fate::Deleting), || ());
     assert!(!scene.waits(Wanted::All));
 
     remove("x", false, None, &|_, _| Fate::Deleting);
-    scene.ledger.told(None, 3, &Told::All(&|_, _| Fate::Deleting));
+    scene.ledger.told(None, 3, &Told::All(&|_, _| Fate::Deleting), || ());
     assert!(scene.waits(Wanted::All), "without its last finalizer it is gone, not marked");
-    scene.ledger.told(None, 4, &Told::All(&|_, _| Fate::Gone));
+    scene.ledger.told(None, 4, &Told::All(&|_, _| Fate::Gone), || ());
     assert!(!scene.waits(Wanted::All));
 
     let gone = |_: &ObjectKey, _: &str| Fate::Gone;
     remove("x", true, Some(4), &gone);
     assert!(!scene.waits(Wanted::All), "it was there, and is not any more");
     remove("x", true, Some(6), &gone);
-    scene.ledger.told(None, 5, &Told::All(&gone));
+    scene.ledger.told(None, 5, &Told::All(&gone), || ());
     assert!(scene.waits(Wanted::All), "it has not come yet");
-    scene.ledger.told(None, 6, &Told::Other);
-    scene.ledger.told(None, 7, &Told::Gone(&key("x"), Some("x")));
+    scene.ledger.told(None, 6, &Told::Other, || ());
+    scene.ledger.told(None, 7, &Told::Gone(&key("x"), Some("x")), || ());
     assert!(!scene.waits(Wanted::All));
     remove("x", true, Some(9), &gone);
-    scene.ledger.told(None, 9, &Told::All(&gone));
+    scene.ledger.told(None, 9, &Told::All(&gone), || ());
     assert!(!scene.waits(Wanted::All), "it came and went between two lists");
 }
 
@@ -166,9 +184,9 @@ fn what_is_outside_counts_only_if_more_is_expected_of_it() {
     assert!(!scene.waits(Wanted::All));
     scene.wrote(&key("x"), 6);
     leave(7);
-    scene.ledger.told(None, 6, &Told::Other);
+    scene.ledger.told(None, 6, &Told::Other, || ());
     assert!(scene.waits(Wanted::All), "that it leaves will be told");
-    scene.ledger.told(None, 7, &Told::Gone(&key("x"), Some("u")));
+    scene.ledger.told(None, 7, &Told::Gone(&key("x"), Some("u")), || ());
     assert!(!scene.waits(Wanted::All));
 }
 
@@ -182,12 +200,12 @@ async fn writes_of_one_reconcile_are_told_apart_and_numbers_are_kept() {
     let is_caught_up = |token| scene.ledger.is_caught_up(token);
     assert!(!is_caught_up(&one) && !is_caught_up(&other) && !is_caught_up(&scene.client));
     tokio::time::advance(Duration::from_millis(30)).await;
-    scene.ledger.told(None, 5, &Told::Other);
+    scene.ledger.told(None, 5, &Told::Other, || ());
     assert!(is_caught_up(&one) && !is_caught_up(&other));
     let waiting = scene.wait(Wanted::All).expect("two are pending");
     assert_eq!(waiting.give_up(), Some(key("y")));
     tokio::time::advance(Duration::from_millis(70)).await;
-    scene.ledger.told(None, 6, &Told::Other);
+    scene.ledger.told(None, 6, &Told::Other, || ());
     let stats = scene.ledger.stats();
     assert_eq!((stats.pending, stats.writes, stats.waits, stats.timeouts), (1, 3, 1, 1));
     assert_eq!((stats.last_lag, stats.longest_lag), (Duration::from_millis(100), Duration::from_millis(100)));
@@ -204,7 +222,7 @@ fn writes_while_nothing_comes_take_no_more_memory_than_their_keys() {
     drop(waiting);
     scene.wrote(&key("x"), 1001);
     assert!(scene.ledger.stats().pending <= 2);
-    scene.ledger.told(None, 1001, &Told::Other);
+    scene.ledger.told(None, 1001, &Told::Other, || ());
     assert_eq!(scene.ledger.stats().pending, 0);
 }
 

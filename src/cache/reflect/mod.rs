@@ -30,7 +30,7 @@ use self::{
 use crate::{
     cache::store::Entry,
     caught::caught,
-    client::Link,
+    client::{Link, driving},
     object::{Decoder, ObjectKey, Payload, Undecodable},
 };
 use http::{Request, Response, header::RETRY_AFTER};
@@ -50,8 +50,6 @@ const SILENCE: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_mins(1);
 /// A watch that ended sooner counts as a failure, unless something has happened: then the next one waits for as long.
 const SHORT: Duration = Duration::from_secs(1);
-/// Events of a burst that handlers are woken for once. Until then they wait for about as long as it takes to read as many.
-const IN_ONE_GO: usize = 16;
 
 /// Where objects go.
 pub(crate) trait Sink: Send + Sync {
@@ -99,24 +97,28 @@ pub(crate) struct Reflector<S> {
     streams: bool,
     /// When the server last told something.
     heard: Instant,
-    /// Events that handlers may not have been woken for.
-    untold: usize,
+    /// Something has happened that handlers may not have been woken for.
+    untold: bool,
 }
 
 impl<S: Sink> Reflector<S> {
     pub(crate) fn new(client: Link, place: Place, sink: S, page_size: u32) -> Self {
-        Self { client, place, sink, page_size, streams: true, heard: Instant::now(), untold: 0 }
+        Self { client, place, sink, page_size, streams: true, heard: Instant::now(), untold: false }
     }
 
     /// Until it is dropped, or a list is refused because there is no such kind: it gives the refusal.
-    pub(crate) async fn run(mut self) -> Failure {
+    pub(crate) async fn run(self) -> Failure {
+        driving(self.keep()).await
+    }
+
+    async fn keep(mut self) -> Failure {
         let mut pace = Pace::default();
         let mut from = None;
         loop {
             from = from.filter(|_| self.heard.elapsed() < UNHEARD);
             let lists = from.is_none();
             let next = caught(pin!(self.ask(from))).await;
-            self.tell(0);
+            self.tell();
             let next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
             from = next.from;
             if let Some(failure) = next.failure {
@@ -247,13 +249,13 @@ impl<S: Sink> Reflector<S> {
     async fn follow(&mut self, mut stream: Stream, mut version: String) -> Next {
         let (begun, mut happened) = (Instant::now(), false);
         loop {
-            let line = match stream.next(|| self.tell(0)).await {
+            let line = match stream.next(|| self.tell()).await {
                 Ok(Some(line)) => {
                     self.heard = Instant::now();
                     line
                 }
                 Ok(None) if happened => {
-                    self.tell(0);
+                    self.tell();
                     sleep_until(begun + SHORT).await;
                     return Next { from: Some(version), failure: None };
                 }
@@ -263,8 +265,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
-            self.tell(IN_ONE_GO);
-            self.untold += 1;
+            self.untold = true;
             if let Some(entry) = self.at_once(&line) {
                 happened = true;
                 version = later(version, self.put(Ok(entry)));
@@ -292,10 +293,9 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Of events that come in one go handlers are told in one go, if there are more than so many.
-    fn tell(&mut self, more_than: usize) {
-        if self.untold > more_than {
-            self.untold = 0;
+    /// Of events that come in one go handlers are told in one go.
+    fn tell(&mut self) {
+        if std::mem::take(&mut self.untold) {
             self.sink.tell();
         }
     }

@@ -1,8 +1,10 @@
 //! Bodies with an end to waiting: of a watch, line by line, and others whole. What is timed is each part that comes, so that a slow one comes to its end.
 
 use super::{Failure, broken, lines::Lines, silent};
+use crate::client::drive;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use hyper::body::Frame;
 use kube_client::client::Body;
 use std::{
     future::{Future, poll_fn},
@@ -10,18 +12,26 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::{
+    task::yield_now,
+    time::{Instant, Sleep, sleep, timeout},
+};
+
+/// Lines of a burst that are given without a pause: others of this runtime get their turn, and handlers are told, after about as long as it takes to read as many.
+const IN_ONE_GO: usize = 16;
 
 pub(super) struct Stream {
     body: Body,
     lines: Lines,
     alarm: Alarm,
+    /// Lines given since the last pause.
+    in_one_go: usize,
 }
 
 impl Stream {
     /// Where nothing may come for so long.
     pub(super) fn new(body: Body, silence: Duration) -> Self {
-        Self { body, lines: Lines::default(), alarm: Alarm::new(silence) }
+        Self { body, lines: Lines::default(), alarm: Alarm::new(silence), in_one_go: 0 }
     }
 
     /// The rest of it, where nothing may come for so long.
@@ -29,16 +39,23 @@ impl Stream {
         Self { alarm: Alarm::new(silence), ..self }
     }
 
-    /// `None` when the server has ended it. Before it waits for something to come, it says so.
+    /// `None` when the server has ended it. Before it waits for something to come, or for its turn, it says so.
     pub(super) async fn next(&mut self, mut waits: impl FnMut()) -> Result<Option<Bytes>, Failure> {
+        if self.in_one_go == IN_ONE_GO {
+            self.in_one_go = 0;
+            waits();
+            yield_now().await;
+        }
         loop {
             if let Some(line) = self.lines.next().map_err(broken)? {
+                self.in_one_go += 1;
                 return Ok(Some(line));
             }
             self.alarm.wind();
-            let frame = poll_fn(|cx| match pin!(self.body.frame()).poll(cx) {
+            let frame = poll_fn(|cx| match poll_driven(&mut self.body, cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
                 Poll::Pending => {
+                    self.in_one_go = 0;
                     waits();
                     self.alarm.poll_rung(cx).map(Err)
                 }
@@ -81,6 +98,16 @@ impl Alarm {
     }
 }
 
+/// The next part of a body, also if its connection has to be asked for it.
+fn poll_driven(body: &mut Body, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, kube_client::Error>>> {
+    let next = pin!(body.frame()).poll(cx);
+    if next.is_pending() {
+        drive(cx);
+        return pin!(body.frame()).poll(cx);
+    }
+    next
+}
+
 /// All of a body.
 pub(super) async fn whole(mut body: Body, silence: Duration) -> Result<BytesMut, Failure> {
     let mut all = BytesMut::new();
@@ -93,9 +120,49 @@ pub(super) async fn whole(mut body: Body, silence: Duration) -> Result<BytesMut,
 /// The next part of a body, unless nothing comes for so long; `None` at its end.
 async fn part(body: &mut Body, silence: Duration) -> Result<Option<Bytes>, Failure> {
     loop {
-        let Some(frame) = timeout(silence, body.frame()).await.map_err(|_| silent(silence))? else { return Ok(None) };
+        let Some(frame) = timeout(silence, poll_fn(|cx| poll_driven(body, cx))).await.map_err(|_| silent(silence))?
+        else {
+            return Ok(None);
+        };
         if let Ok(data) = frame.map_err(broken)?.into_data() {
             return Ok(Some(data));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        cell::Cell,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::Relaxed},
+        },
+    };
+
+    #[tokio::test]
+    async fn a_burst_that_does_not_end_leaves_others_their_turn() {
+        let lines: Vec<_> = (0..3 * IN_ONE_GO).flat_map(|line| format!("{line}\n").into_bytes()).collect();
+        let mut stream = Stream::new(Body::from(lines), Duration::from_secs(1));
+        let turns = Arc::new(AtomicUsize::new(0));
+        let other = tokio::spawn({
+            let turns = turns.clone();
+            async move {
+                loop {
+                    turns.fetch_add(1, Relaxed);
+                    yield_now().await;
+                }
+            }
+        });
+        let (told, mut given) = (Cell::new(0), 0);
+        while stream.next(|| told.set(told.get() + 1)).await.expect("whole lines").is_some() {
+            let pauses = given / IN_ONE_GO;
+            assert_eq!(told.get(), pauses, "before line {given}");
+            assert!(turns.load(Relaxed) >= pauses, "before line {given}");
+            given += 1;
+        }
+        assert_eq!((given, told.get()), (3 * IN_ONE_GO, 3));
+        other.abort();
     }
 }

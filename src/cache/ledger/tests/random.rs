@@ -216,7 +216,7 @@ impl World {
             Step::Bookmark { part } if self.parts[part].list.is_none() => {
                 if self.parts[part].events.is_empty() {
                     self.parts[part].reached = self.revision;
-                    self.scene.ledger.told(Some(NAMESPACES[part]), self.revision, &Told::Other);
+                    self.scene.ledger.told(Some(NAMESPACES[part]), self.revision, &Told::Other, || ());
                 }
             }
             Step::BeginList { part } => {
@@ -231,7 +231,7 @@ impl World {
                 self.parts[part].events.retain(|heard| heard.version.revision > revision);
                 self.parts[part].reached = revision;
                 let fates = |key: &ObjectKey, uid: &str| fate(&self.store, key, uid);
-                self.scene.ledger.told(Some(NAMESPACES[part]), revision, &Told::All(&fates));
+                self.scene.ledger.told(Some(NAMESPACES[part]), revision, &Told::All(&fates), || ());
             }
             Step::ReadOne { object: number } => {
                 let key = object(number);
@@ -257,7 +257,7 @@ impl World {
             if version.marked { Told::Deleting(key, &uid) } else { Told::Other }
         };
         self.parts[part].reached = version.revision;
-        self.scene.ledger.told(Some(NAMESPACES[part]), version.revision, &told);
+        self.scene.ledger.told(Some(NAMESPACES[part]), version.revision, &told, || ());
     }
 
     fn shows(&self, done: &Done) -> bool {
