@@ -14,15 +14,6 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) const UNLINKED: Self = Self { prev: NIL, next: NIL };
-
-    /// For a chain that is only ever walked forwards.
-    pub(super) const fn to_next(next: u32) -> Self {
-        Self { prev: NIL, next }
-    }
-
-    pub(super) const fn next(self) -> u32 {
-        self.next
-    }
 }
 
 /// Where nodes live.

@@ -71,6 +71,7 @@ mod snapshot;
 mod state;
 mod stats;
 mod table;
+mod used;
 mod waiters;
 mod wheel;
 

@@ -4,12 +4,14 @@
 //! every slot in use, and what else it names is left over, see [`Table`].
 //!
 //! Slots live in chunks, so that growing to a million keys copies none of them. Room once taken is kept
-//! for the next burst until the queue is closed or dropped; keys themselves are dropped as soon as they are done.
+//! for the next burst until the queue is closed or dropped; keys themselves are dropped as soon as they are done. A key that comes back gets the
+//! slot it had, if that is free: the table says so already, and the two places to look at are one.
 
 use super::{
     list::{Links, NIL, Nodes},
     reasons::ReasonIds,
     table::{KeyHash, Seen, Table},
+    used::Used,
 };
 use std::ops::{Index, IndexMut};
 
@@ -77,21 +79,18 @@ impl<K> Slot<K> {
         self.running != Running::No
     }
 
-    /// What it is to a search for this key that has met its number under this hash.
+    /// What it, in use, is to a search for this key that has met its number under this hash.
     #[inline]
     fn seen(&self, hash: KeyHash, key: &K) -> Seen
     where
         K: Eq,
     {
-        match &self.key {
-            Some(other) if self.hash == hash => {
-                if other == key {
-                    Seen::It
-                } else {
-                    Seen::Other
-                }
-            }
-            _ => Seen::LeftOver,
+        if self.hash != hash {
+            Seen::LeftOver
+        } else if self.key.as_ref() == Some(key) {
+            Seen::It
+        } else {
+            Seen::Other
         }
     }
 
@@ -106,19 +105,8 @@ const CHUNK: usize = 256;
 pub(super) struct Slots<K> {
     chunks: Chunks<K>,
     table: Table,
-    /// First of the free slots, chained by their links.
-    free: u32,
-    /// Which slots of each chunk are in use: so that finding them looks at no other.
-    used: Vec<Bits>,
-}
-
-/// One for each slot of a chunk.
-type Bits = [u64; CHUNK / u64::BITS as usize];
-
-/// The bit of a slot: its word, and where it is in there.
-#[inline]
-fn bit(slot: u32) -> (usize, u64) {
-    (slot as usize % CHUNK / u64::BITS as usize, 1 << (slot % u64::BITS))
+    /// Those that have a key.
+    used: Used,
 }
 
 struct Chunks<K>(Vec<Box<[Slot<K>; CHUNK]>>);
@@ -162,11 +150,12 @@ impl<K> Nodes for Slots<K> {
 
 impl<K: Eq> Slots<K> {
     pub(super) const fn new() -> Self {
-        Self { chunks: Chunks(Vec::new()), table: Table::new(), free: NIL, used: Vec::new() }
+        Self { chunks: Chunks(Vec::new()), table: Table::new(), used: Used::new() }
     }
 
     pub(super) fn find(&self, hash: KeyHash, key: &K) -> Option<u32> {
-        self.table.find(hash, |slot| self.chunks[slot].seen(hash, key)).ok()
+        let Self { chunks, table, used } = self;
+        table.find(hash, |slot| seen(chunks, used, slot, (hash, key))).ok()
     }
 
     /// The slot of the key that is given. If it has none, one is made, and the key is taken to stay there.
@@ -175,40 +164,40 @@ impl<K: Eq> Slots<K> {
     /// Without a key.
     #[inline]
     pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: &mut Option<K>) -> u32 {
-        let Self { chunks, table, free, used } = self;
+        let Self { chunks, table, used } = self;
         let wanted = key.as_ref().expect("a key is given");
-        match table.find(hash, |slot| chunks[slot].seen(hash, wanted)) {
+        match table.find(hash, |slot| seen(chunks, used, slot, (hash, wanted))) {
             Ok(slot) => slot,
             Err(place) => {
-                if *free == NIL {
-                    *free = chunks.grow();
-                    used.push(Bits::default());
-                }
-                let slot = *free;
-                if !table.insert(place, hash, slot) {
-                    self.make_room(hash, slot);
-                }
-                let (word, bit) = bit(slot);
-                self.used[slot as usize / CHUNK][word] |= bit;
+                let slot = match table.left_over(place) {
+                    Some(before) if !used.has(before) => before,
+                    _ => self.insert(place, hash),
+                };
+                self.used.insert(slot);
                 let new = &mut self.chunks[slot];
-                self.free = new.links.next();
                 (new.key, new.hash) = (key.take(), hash);
                 slot
             }
         }
     }
 
+    /// A free slot, which the table names from now on.
+    fn insert(&mut self, place: usize, hash: KeyHash) -> u32 {
+        let slot = self.used.first_free().unwrap_or_else(|| {
+            self.used.grow(CHUNK);
+            self.chunks.grow()
+        });
+        if !self.table.insert(place, hash, slot) {
+            self.make_room(hash, slot);
+        }
+        slot
+    }
+
     /// Make the table anew, and add what it has no room for.
     #[cold]
     fn make_room(&mut self, hash: KeyHash, slot: u32) {
-        let Self { chunks, table, used, .. } = self;
-        let words = used.as_flattened();
-        let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        table.rebuild(count, || {
-            let slots =
-                words.iter().zip(0..).flat_map(|(word, number)| ones(*word).map(move |bit| number * u64::BITS + bit));
-            slots.map(|slot| (chunks[slot].hash, slot))
-        });
+        let Self { chunks, table, used } = self;
+        table.rebuild(used.count(), || used.iter().map(|slot| (chunks[slot].hash, slot)));
         let added = table.find(hash, |_| Seen::Other).is_err_and(|place| table.insert(place, hash, slot));
         assert!(added, "there is room in a table made anew");
     }
@@ -220,10 +209,8 @@ impl<K: Eq> Slots<K> {
         let idle = slot.is_idle();
         if idle {
             *done = slot.key.take();
-            slot.links = Links::to_next(std::mem::replace(&mut self.free, at));
             slot.backoff_until = 0;
-            let (word, bit) = bit(at);
-            self.used[at as usize / CHUNK][word] &= !bit;
+            self.used.remove(at);
         }
         idle
     }
@@ -261,19 +248,67 @@ impl<K> Chunks<K> {
     fn grow(&mut self) -> u32 {
         let first = self.0.len() * CHUNK;
         assert!(first + CHUNK < NIL as usize, "a queue holds less than 2^32 keys");
-        let chunk: Box<[Slot<K>]> = (1..=CHUNK)
-            .map(|n| Slot { links: Links::to_next(if n < CHUNK { (first + n) as u32 } else { NIL }), ..Slot::FREE })
-            .collect();
+        let chunk: Box<[Slot<K>]> = (0..CHUNK).map(|_| Slot::FREE).collect();
         self.0.extend(<Box<[Slot<K>; CHUNK]>>::try_from(chunk).ok());
         first as u32
     }
 }
 
-/// Where a word has ones.
-fn ones(mut word: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let first = (word != 0).then(|| word.trailing_zeros())?;
-        word &= word - 1;
-        Some(first)
-    })
+/// What a slot that the table names is to a search for a key. One that is free is not looked at: it is far away.
+#[inline]
+fn seen<K: Eq>(chunks: &Chunks<K>, used: &Used, slot: u32, (hash, key): (KeyHash, &K)) -> Seen {
+    if used.has(slot) { chunks[slot].seen(hash, key) } else { Seen::LeftOver }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    /// Give a key up, as if it were done.
+    fn free(slots: &mut Slots<u32>, at: u32) {
+        let mut done = None;
+        assert!(slots.free_if_idle(at, &mut done) && done.is_some());
+    }
+
+    proptest! {
+        /// Few hashes, so that keys meet each other's left-over entries.
+        #[test]
+        fn every_key_has_a_slot_of_its_own_and_is_found_there(
+            steps in prop::collection::vec((any::<bool>(), 0..600u32), 0..1500), hashes in 1..300u64
+        ) {
+            let hash = |key: u32| KeyHash::fold((u64::from(key) % hashes).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let (mut slots, mut model) = (Slots::new(), HashMap::new());
+            for (add, key) in steps {
+                prop_assert_eq!(slots.find(hash(key), &key), model.get(&key).copied());
+                if add {
+                    let at = slots.find_or_insert(hash(key), &mut Some(key));
+                    prop_assert_eq!(slots[at].key, Some(key));
+                    prop_assert!(model.iter().all(|(other, place)| *place != at || *other == key), "it was free");
+                    model.insert(key, at);
+                } else if let Some(at) = model.remove(&key) {
+                    free(&mut slots, at);
+                }
+            }
+            for (key, at) in &model {
+                prop_assert_eq!(slots.find(hash(*key), key), Some(*at));
+            }
+            prop_assert_eq!(slots.used(0..slots.capacity()).count(), model.len());
+        }
+    }
+
+    #[test]
+    fn a_key_that_comes_back_gets_the_slot_it_had_if_that_is_free() {
+        let mut slots = Slots::new();
+        let add =
+            |slots: &mut Slots<u32>, key: u32| slots.find_or_insert(KeyHash::fold(u64::from(key) << 7), &mut Some(key));
+        let had: Vec<u32> = (0..1000).map(|key| add(&mut slots, key)).collect();
+        had.iter().for_each(|at| free(&mut slots, *at));
+        let again: Vec<u32> = (0..1000).rev().map(|key| add(&mut slots, key)).collect();
+        assert!(again.iter().rev().eq(&had));
+        free(&mut slots, had[3]);
+        assert_eq!(add(&mut slots, 5000), had[3], "the first that is free");
+        assert_ne!(add(&mut slots, 3), had[3]);
+    }
 }

@@ -80,6 +80,12 @@ impl Table {
         Err(left_over.unwrap_or(at))
     }
 
+    /// The slot that the entry at this place, where [`Self::find`] missed what it looked for, was left over from.
+    #[inline]
+    pub(super) fn left_over(&self, at: usize) -> Option<u32> {
+        self.entries.get(at).map(|entry| entry.slot).filter(|slot| *slot != NIL)
+    }
+
     /// Add an entry that is not there, at the place where [`Self::find`] missed it. False if there is no room: then it has to be [made
     /// anew](Self::rebuild) first, and searched again.
     #[inline]
