@@ -3,17 +3,23 @@
 //! * `get`: one of 100,000 shared objects whose place is known. Its count goes up and down; there is no key, no hash, no table and no lock. The next get
 //!   begins when this one has its object, as it does for whoever wants to look into it: a processor fetches several of them at once if it is let.
 //! * `store-update`: a new object goes to the place of an old one, whose count goes down. Again nothing has to be found.
+//! * `update-while-list-max`: the longest time between two readings of the clock by a thread that does nothing else, while another lists everything.
 //! * `relist-stall-max`: a thread that reads nothing but the clock, while a list replaces everything in an informer beside it.
 
 use crate::{
     Rows, nanos, per_call,
     pods::{FIRST_REVISION, shuffled},
     reads::{BATCH, fill, of_two},
-    stalls::while_all_comes_anew,
+    stalls::{PACE, updates as paced, while_all_comes_anew, while_others_list},
     writes::{COUNT, UPDATES, decoded},
 };
 use k8s_openapi::api::core::v1::Pod;
-use std::{hint::black_box, mem, sync::Arc, time::Instant};
+use std::{
+    hint::black_box,
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use steersman::cache::{Query, bench};
 
 /// The floor of one or several workloads.
@@ -23,10 +29,11 @@ pub(crate) struct Floor {
     pub(crate) run: fn(quick: bool) -> Rows,
 }
 
-pub(crate) fn all() -> [Floor; 3] {
+pub(crate) fn all() -> [Floor; 4] {
     [
         Floor { names: &["get", "get-2t"], unit: "ns", run: gets },
         Floor { names: &["store-update"], unit: "ns", run: |_| updates() },
+        Floor { names: &["update-while-list-max"], unit: "us", run: update_stall },
         Floor { names: &["relist-stall-max"], unit: "us", run: |_| relist_stall() },
     ]
 }
@@ -62,6 +69,21 @@ fn updates() -> Rows {
     let update = nanos(start.elapsed(), UPDATES);
     drop(held);
     vec![("store-update", update)]
+}
+
+fn update_stall(quick: bool) -> Rows {
+    let (informer, feed) = bench::typed::<Pod>();
+    fill(&feed);
+    while_others_list(&informer, || {
+        let begun = Instant::now();
+        let (mut last, mut longest) = (begun, Duration::ZERO);
+        while last - begun < PACE * paced(quick) as u32 {
+            let now = Instant::now();
+            longest = longest.max(now - last);
+            last = now;
+        }
+        longest
+    })
 }
 
 fn relist_stall() -> Rows {

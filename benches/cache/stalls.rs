@@ -19,7 +19,7 @@ use steersman::{
 };
 
 /// From one update to the next: about what a busy cluster has, and long enough to meet many a list.
-const PACE: Duration = Duration::from_micros(100);
+pub(crate) const PACE: Duration = Duration::from_micros(100);
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![
@@ -36,14 +36,8 @@ pub(crate) fn all() -> Vec<Workload> {
 fn update_while_list<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) -> Rows {
     fill(&feed);
     let later = FIRST_REVISION + COUNT as u64;
-    let updates = decoded(&feed, shuffled(COUNT).take(pick(quick, 5_000, 20_000)), later);
-    let stop = AtomicBool::new(false);
-    let longest = thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            while !stop.load(Relaxed) {
-                assert_eq!(black_box(informer.list(&Query::default()).expect("synced")).len(), COUNT);
-            }
-        });
+    let updates = decoded(&feed, shuffled(COUNT).take(updates(quick)), later);
+    while_others_list(&informer, || {
         let mut longest = Duration::ZERO;
         for (object, revision) in updates.into_iter().zip(later..) {
             let start = Instant::now();
@@ -53,6 +47,24 @@ fn update_while_list<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), 
                 spin_loop();
             }
         }
+        longest
+    })
+}
+
+pub(crate) fn updates(quick: bool) -> usize {
+    pick(quick, 5_000, 20_000)
+}
+
+/// What this says was longest, while another thread lists everything again and again.
+pub(crate) fn while_others_list<K: KubeObject>(informer: &Informer<K>, longest: impl FnOnce() -> Duration) -> Rows {
+    let stop = AtomicBool::new(false);
+    let longest = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                assert_eq!(black_box(informer.list(&Query::default()).expect("synced")).len(), COUNT);
+            }
+        });
+        let longest = longest();
         stop.store(true, Relaxed);
         reader.join().expect("lists do not panic");
         longest

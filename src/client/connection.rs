@@ -7,7 +7,8 @@ use std::fmt;
 /// How to reach a cluster: a [`Config`], or a ready client.
 ///
 /// Prefer a configuration. kube's clients retry by themselves, for minutes and in silence, what the server refuses with 429, 503 or 504: good for a write,
-/// bad for a watch, whose state then says that all is well while nothing comes. From a configuration the cache makes a client of its own without that. With
+/// bad for a watch, whose state then says that all is well while nothing comes. From a configuration the cache makes a client of its own without that, and
+/// each watch drives its own connection, which takes half the time for an event of many. With
 /// a ready client this is as it was built: set `default_retry` to false in its configuration if the cache uses it too.
 #[derive(Clone)]
 #[non_exhaustive]
