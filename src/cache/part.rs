@@ -53,8 +53,7 @@ impl<P: Payload> Part<P> {
         }
     }
 
-    /// For those who wait for their own writes: handlers come first, so that a request that was held back is not run once for the write and once more for
-    /// its event.
+    /// For those who wait for their own writes. Handlers are woken, too, and before them: they need not wait for the end of a burst then.
     fn told(&self, revision: u64, told: &Told<'_>) {
         self.core.ledger.told(self.namespace.as_deref(), revision, told, || self.core.fan.wake());
     }

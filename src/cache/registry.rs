@@ -71,7 +71,7 @@ impl Cache {
     /// # Panics
     /// If it is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>, options: CacheOptions) -> Result<Self, CacheError> {
-        let client = connection.into().watching().map_err(CacheError::Connection)?;
+        let client = connection.into().informing().map_err(CacheError::Connection)?;
         let (state, arrivals) = (Mutex::default(), Arrivals::default());
         Ok(Self(Arc::new(Shared { client, options, state, arrivals, ended: watch::Sender::new(false) })))
     }

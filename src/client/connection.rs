@@ -8,7 +8,7 @@ use std::fmt;
 ///
 /// Prefer a configuration. kube's clients retry by themselves, for minutes and in silence, what the server refuses with 429, 503 or 504: good for a write,
 /// bad for a watch, whose state then says that all is well while nothing comes. From a configuration the cache makes a client of its own without that, and
-/// each watch drives its own connection, which takes half the time for an event of many. With
+/// another one for watches, each of which drives a connection of its own, for half the time that an event of many takes. With
 /// a ready client this is as it was built: set `default_retry` to false in its configuration if the cache uses it too.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -31,17 +31,25 @@ impl Connection {
         }
     }
 
-    /// For watches: what the server refuses is told, and who asks [drives](super::drive) the connection.
-    pub(crate) fn watching(self) -> Result<Link, kube_client::Error> {
-        match self {
-            Self::Config(mut config) => {
-                config.default_retry = false;
-                let host = host(&config);
-                let builder = ClientBuilder::try_from((*config, ByWhoAsks)).map_err(discreet)?;
-                Ok(Link::new(builder.build(), host))
-            }
-            Self::Client(client) => Ok(client.into()),
+    /// For watches: what the server refuses is told.
+    pub(crate) fn watching(mut self) -> Result<Link, kube_client::Error> {
+        if let Self::Config(config) = &mut self {
+            config.default_retry = false;
         }
+        self.client()
+    }
+
+    /// The same for informers, whose watches [drive](super::drive) their own connections: with a client for those alone.
+    pub(crate) fn informing(self) -> Result<Link, kube_client::Error> {
+        let driven = match &self {
+            Self::Config(config) => {
+                let mut config = Config::clone(config);
+                config.default_retry = false;
+                Some(ClientBuilder::try_from((config, ByWhoAsks)).map_err(discreet)?.build())
+            }
+            Self::Client(_) => None,
+        };
+        Ok(self.watching()?.with_driven(driven))
     }
 }
 

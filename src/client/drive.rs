@@ -1,23 +1,24 @@
 //! Connections in the task that uses them.
 //!
 //! hyper makes a task of each connection, which hands over what comes part by part: for each event of a watch two tasks take turns, and most
-//! of the time one of them wakes a thread for it. A task within [`driving`] does both: what is asked in there by a client with [`ByWhoAsks`] is driven by
-//! that task, which calls [`drive`] before it waits for a part.
+//! of the time one of them wakes a thread for it. A task within [`driving`] does both: a connection that it opens by a client with [`ByWhoAsks`] is its own,
+//! and it calls [`drive`] before it waits for a part.
 //!
-//! What holds: a connection is driven by the task that opened it for as long as that is in [`driving`], whoever uses it, and by one of its own afterwards. So
-//! others may have it from the client's pool, as ever.
+//! What holds: a connection is driven by the task that opened it, and ends with that; so nobody else may use it, see [`alone`]. Who shared one with a task that is busy
+//! would wait for as long as that is.
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use http::{HeaderValue, Request, header::CONNECTION};
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
     mem,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
-use tokio::{runtime::Handle, task_local};
+use tokio::task_local;
 
 /// A connection, or what opens one.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -29,7 +30,7 @@ task_local! {
 /// What a task drives. Only it takes these locks, so that it never waits for them.
 #[derive(Default)]
 struct Own {
-    /// Begun while the others are polled, perhaps by one of them.
+    /// Begun since the others were polled, perhaps by one of them.
     new: Mutex<Vec<Work>>,
     under_way: Mutex<FuturesUnordered<Work>>,
 }
@@ -48,65 +49,64 @@ impl Own {
     }
 }
 
-/// They may be in use, or be used again: they go on in a task of their own.
-impl Drop for Own {
-    fn drop(&mut self) {
-        let mut left = mem::take(self.under_way.get_mut());
-        left.extend(mem::take(self.new.get_mut()));
-        if let (false, Ok(runtime)) = (left.is_empty(), Handle::try_current()) {
-            runtime.spawn(left.collect::<()>());
-        }
-    }
-}
-
 /// The executor of a client whose connections are driven by who asks, or, of those who do not drive, by tasks as usual.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ByWhoAsks;
 
 impl Executor<Work> for ByWhoAsks {
     fn execute(&self, work: Work) {
-        let mut work = Some(work);
-        let _ = OWN.try_with(|own| own.new.lock().extend(work.take()));
-        if let Some(work) = work {
-            tokio::spawn(work);
+        match OWN.try_with(Arc::clone) {
+            Ok(own) => own.new.lock().push(work),
+            Err(_) => drop(tokio::spawn(work)),
         }
     }
 }
 
+/// On a connection that is closed afterwards: a client keeps none for others that it was asked to close.
+pub(super) fn alone<B>(mut request: Request<B>) -> Request<B> {
+    request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    request
+}
+
 /// Drive what is opened in there.
-pub(crate) async fn driving<F: Future>(future: F) -> F::Output {
+pub(crate) async fn driving<F: Future>(mut future: Pin<Box<F>>) -> F::Output {
     let own = Arc::new(Own::default());
-    let mut future = pin!(OWN.scope(own.clone(), future));
-    poll_fn(|cx| {
+    let polled = poll_fn(|cx| {
         let polled = future.as_mut().poll(cx);
-        own.poll(cx);
+        drive(cx);
         polled
-    })
-    .await
+    });
+    OWN.scope(own, polled).await
 }
 
 /// Let come what has come for the connections of this task.
 pub(crate) fn drive(cx: &mut Context<'_>) {
-    let _ = OWN.try_with(|own| own.poll(cx));
+    if let Ok(own) = OWN.try_with(Arc::clone) {
+        own.poll(cx);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::client::{Connection, Link};
-    use http::Request;
+    use http_body_util::BodyExt;
     use kube_client::{Config, client::Body};
     use std::{
+        pin::pin,
         sync::atomic::{AtomicUsize, Ordering::Relaxed},
         time::Duration,
     };
     use tokio::{
         io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
         net::{TcpListener, TcpStream},
+        runtime::Handle,
         time::timeout,
     };
 
-    /// A server that answers everything with `{}` and keeps connections, and how many it has had.
+    const PARTS: usize = 50;
+
+    /// A server that answers everything in many parts at once and keeps connections, and how many it has had.
     async fn server() -> (Link, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -125,24 +125,48 @@ mod tests {
                 }
             });
         });
-        (Connection::from(config).watching().expect("a client"), connections)
+        (Connection::from(config).informing().expect("a client"), connections)
     }
 
     async fn answer(socket: TcpStream) {
+        let mut answer = String::from("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        answer.extend((0..PARTS).map(|_| "2\r\n{}\r\n"));
+        answer.push_str("0\r\n\r\n");
         let mut socket = BufReader::new(socket);
         let mut line = String::new();
         while socket.read_line(&mut line).await.is_ok_and(|read| read > 0) {
-            if line == "\r\n" {
-                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
-                socket.write_all(answer).await.expect("somebody reads");
+            if line == "\r\n" && socket.write_all(answer.as_bytes()).await.is_err() {
+                return;
             }
             line.clear();
         }
     }
 
-    async fn ask(link: &Link) {
-        let asked = link.ask::<serde_json::Value>(Request::get("/").body(Vec::new()).expect("a request"));
-        timeout(Duration::from_secs(10), asked).await.expect("it is driven").expect("an answer");
+    /// Gives how often it was polled.
+    async fn ask(link: &Link) -> usize {
+        let request = Request::get("/").body(Body::empty()).expect("a request");
+        let asked = async {
+            let mut body = link.open(request).await.expect("an answer").into_body();
+            let (mut polls, mut parts) = (0, 0);
+            poll_fn(|cx| {
+                polls += 1;
+                loop {
+                    let mut next = pin!(body.frame()).poll(cx);
+                    if next.is_pending() {
+                        drive(cx);
+                        next = pin!(body.frame()).poll(cx);
+                    }
+                    match std::task::ready!(next) {
+                        Some(part) => parts += usize::from(part.expect("no failure").is_data()),
+                        None => return Poll::Ready(()),
+                    }
+                }
+            })
+            .await;
+            assert_eq!(parts, PARTS);
+            polls
+        };
+        timeout(Duration::from_secs(10), asked).await.expect("it is driven")
     }
 
     fn tasks() -> usize {
@@ -151,64 +175,45 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_driven_by_the_task_that_opened_it() {
-        let (link, connections) = server().await;
+        let (link, _) = server().await;
         let before = tasks();
-        driving(async {
-            ask(&link).await;
-            ask(&link).await;
+        let polls = driving(Box::pin(async {
+            let polls = ask(&link).await;
             assert_eq!(tasks(), before, "no task was made for it");
-        })
+            polls
+        }))
         .await;
-        assert_eq!(connections.load(Relaxed), 1, "the second request had the connection of the first");
+        assert!(polls < PARTS / 2, "what has come is read in one go, not part by part: {polls}");
     }
 
     #[tokio::test]
     async fn who_does_not_drive_has_tasks_made_for_it() {
         let (link, _) = server().await;
+        let request = Request::get("/").body(Body::empty()).expect("a request");
         let before = tasks();
-        ask(&link).await;
+        let answered = timeout(Duration::from_secs(10), link.open(request)).await.expect("it is driven");
         assert!(tasks() > before);
+        drop(answered.expect("an answer"));
+        assert!(ask(&link).await > 0);
     }
 
     #[tokio::test]
-    async fn connections_outlive_the_task_that_drove_them() {
+    async fn a_connection_is_never_that_of_two_tasks() {
         let (link, connections) = server().await;
-        driving(ask(&link)).await;
-        ask(&link).await;
-        driving(ask(&link)).await;
-        assert_eq!(connections.load(Relaxed), 1);
-    }
-
-    #[tokio::test]
-    async fn a_connection_is_driven_while_its_task_waits_for_something_else() {
-        let (link, connections) = server().await;
-        let (opened, is_open) = tokio::sync::oneshot::channel();
-        let (first, second) = (link.clone(), link.clone());
-        let driver = tokio::spawn(driving(async move {
-            ask(&first).await;
-            opened.send(()).expect("somebody waits");
+        let (asked, has_asked) = tokio::sync::oneshot::channel();
+        let other = link.clone();
+        let waiting = tokio::spawn(driving(Box::pin(async move {
+            ask(&other).await;
+            asked.send(()).expect("somebody waits");
             std::future::pending::<()>().await;
-        }));
-        is_open.await.expect("it was opened");
-        ask(&second).await;
-        assert_eq!(connections.load(Relaxed), 1);
-        driver.abort();
-    }
-
-    #[tokio::test]
-    async fn a_body_is_read_by_who_drives_its_connection() {
-        let (link, _) = server().await;
-        driving(async {
-            let request = Request::get("/").body(Body::empty()).expect("a request");
-            let mut body = link.send(request).await.expect("an answer").into_body();
-            let part = poll_fn(|cx| {
-                let next = http_body_util::BodyExt::frame(&mut body);
-                drive(cx);
-                pin!(next).poll(cx)
-            });
-            let part = timeout(Duration::from_secs(10), part).await.expect("it is driven").expect("a part");
-            assert_eq!(part.expect("no failure").into_data().expect("data"), "{}");
-        })
+        })));
+        has_asked.await.expect("it asks");
+        driving(Box::pin(async {
+            ask(&link).await;
+            ask(&link).await;
+        }))
         .await;
+        assert_eq!(connections.load(Relaxed), 3, "a server that keeps them open is not believed");
+        waiting.abort();
     }
 }

@@ -1,6 +1,6 @@
 //! A client of kube's, and what it was asked: every request that goes through a [`Link`] is counted by how it ended.
 
-use super::{discreet::discreet, wire::refusal};
+use super::{discreet::discreet, drive::alone, wire::refusal};
 use crate::{
     cache::Cache,
     page::{Page, Sample},
@@ -21,6 +21,8 @@ use std::{fmt, ops::Deref, sync::Arc};
 #[derive(Clone)]
 pub(crate) struct Link {
     kube: Client,
+    /// For what is [driven](super::drive) by who asks.
+    driven: Option<Client>,
     requests: Requests,
 }
 
@@ -39,7 +41,12 @@ type Ended = Option<u16>;
 
 impl Link {
     pub(super) fn new(kube: Client, host: String) -> Self {
-        Self { kube, requests: Requests(Arc::new(Counts { host, counts: Mutex::default() })) }
+        Self { kube, driven: None, requests: Requests(Arc::new(Counts { host, counts: Mutex::default() })) }
+    }
+
+    /// With a client for watches.
+    pub(super) fn with_driven(self, driven: Option<Client>) -> Self {
+        Self { driven, ..self }
     }
 
     pub(crate) fn kube(&self) -> &Client {
@@ -51,8 +58,20 @@ impl Link {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
+        self.send_by(&self.kube, request).await
+    }
+
+    /// A watch, on a connection that who asks [drives](super::driving), if there is a client for that.
+    pub(crate) async fn open(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
+        match &self.driven {
+            Some(driven) => self.send_by(driven, alone(request)).await,
+            None => self.send(request).await,
+        }
+    }
+
+    async fn send_by(&self, client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
         let unanswered = self.requests.unanswered(request.method());
-        let answer = self.kube.send(request).await.map_err(discreet);
+        let answer = client.send(request).await.map_err(discreet);
         unanswered.ended(answer.as_ref().ok().map(|response| response.status().as_u16()));
         answer
     }

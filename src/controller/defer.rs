@@ -14,7 +14,10 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::{JoinSet, yield_now},
+    time::Instant,
+};
 
 pub(super) struct Deferrals<R> {
     held: Mutex<HashMap<R, Token>>,
@@ -69,6 +72,9 @@ impl<R: Key> Deferrals<R> {
                     break;
                 }
             }
+            // The events of what was written are told at the same time. Who hears of them is given the time to ask for the request: then it is run once, not
+            // once for the write and once more for its event.
+            yield_now().await;
             deferrals.release(&request, &token);
             queue.unpark(&request);
         });

@@ -184,8 +184,9 @@ impl<K: Eq> Slots<K> {
     /// A free slot, which the table names from now on.
     fn insert(&mut self, place: usize, hash: KeyHash) -> u32 {
         let slot = self.used.first_free().unwrap_or_else(|| {
+            let first = self.chunks.grow();
             self.used.grow(CHUNK);
-            self.chunks.grow()
+            first
         });
         if !self.table.insert(place, hash, slot) {
             self.make_room(hash, slot);
@@ -304,7 +305,9 @@ mod tests {
         let add =
             |slots: &mut Slots<u32>, key: u32| slots.find_or_insert(KeyHash::fold(u64::from(key) << 7), &mut Some(key));
         let had: Vec<u32> = (0..1000).map(|key| add(&mut slots, key)).collect();
-        had.iter().for_each(|at| free(&mut slots, *at));
+        for at in &had {
+            free(&mut slots, *at);
+        }
         let again: Vec<u32> = (0..1000).rev().map(|key| add(&mut slots, key)).collect();
         assert!(again.iter().rev().eq(&had));
         free(&mut slots, had[3]);

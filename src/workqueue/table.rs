@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Slots as a queue has them: the last one given up is the first to be used again.
+    /// Slots that are used again as soon as they can be: the last one given up first.
     #[derive(Default)]
     struct Slots {
         keys: Vec<Option<u32>>,

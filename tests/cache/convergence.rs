@@ -49,8 +49,8 @@ async fn a_server_that_was_restored_to_an_older_state_is_believed_once_nothing_i
 async fn after_the_real_server_was_paused_and_restarted_the_cache_is_what_it_has() -> anyhow::Result<()> {
     let started = Environment::start(testing::Options::default()).await;
     let Some(environment) = or_left_out(started) else { return Ok(()) };
-    let (client, cache) =
-        (environment.client()?, Cache::new(environment.client()?, CacheOptions::default()).expect("a ready client"));
+    // From a configuration, so that watches drive their own connections.
+    let (client, cache) = (environment.client()?, Cache::new(environment.config(), CacheOptions::default())?);
     let maps =
         cache.informer_of(Select::<ConfigMap>::new().labels("app").namespaces(these(&["default", "kube-public"])))?;
     let ledger = Handler::new(maps.events(), Ledger::default(), |_| None);

@@ -1,25 +1,36 @@
 //! How the server is reached.
 
 use super::support::map;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube_client::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use std::time::Duration;
+use serde_json::json;
+use std::{
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
 use steersman::{
-    cache::{Cache, CacheOptions, InformerState},
+    cache::{Cache, CacheOptions, InformerState, Namespaces, Select},
     client::Client,
     object::ObjectKey,
     testing::{Embedded, TestServer},
 };
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::mpsc::unbounded_channel,
+    time::{sleep, timeout},
+};
+
+async fn config(server: &Embedded) -> anyhow::Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(server.kubeconfig().await?)?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
 
 #[tokio::test]
 async fn a_cache_made_from_a_configuration_is_told_what_the_server_refuses() -> anyhow::Result<()> {
     let server = Embedded::start()?;
-    let kubeconfig = Kubeconfig::read_from(server.kubeconfig().await?)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let config = config(&server).await?;
     assert!(config.default_retry, "as kube's are");
     let client = Client::new(config.clone())?;
     client.create(&map("default", "colors", "blue")).await?;
@@ -37,6 +48,56 @@ async fn a_cache_made_from_a_configuration_is_told_what_the_server_refuses() -> 
     refused.remove();
     maps.await_synced().await?;
     assert!(maps.get(&ObjectKey::new("default", "colors"))?.is_some());
+    running.abort();
+    Ok(())
+}
+
+/// Lists are asked for page by page, so that there are connections that one has used and another may have next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_watch_that_is_busy_keeps_no_other_waiting() -> anyhow::Result<()> {
+    let server = Embedded::start()?;
+    server.server().faults().add("watch configmaps -> 400 6 times".parse()?);
+    server.server().faults().add("watch secrets -> 400 once".parse()?);
+    let config = config(&server).await?;
+    let client = Client::new(config.clone())?;
+    let tenants: Vec<String> = (0..6).map(|number| format!("tenant-{number}")).collect();
+    for tenant in &tenants {
+        client.create::<Namespace>(&serde_json::from_value(json!({"metadata": {"name": tenant}}))?).await?;
+        for name in ["a", "b", "c"] {
+            client.create(&map(tenant, name, "blue")).await?;
+        }
+    }
+    let secret = |name: &str| serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}}));
+    client.create::<Secret>(&secret("calm")?).await?;
+
+    let (is_busy, mut busy) = unbounded_channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    let cache = Cache::new(config, CacheOptions { page_size: 1, ..CacheOptions::default() })?;
+    let secrets = cache.informer_of(Select::<Secret>::new().transform(move |secret: &mut Secret| {
+        if secret.metadata.name.as_deref() == Some("busy") {
+            is_busy.send(()).expect("somebody waits");
+            let _ = may_go_on.lock().expect("no panic").recv();
+        }
+    }))?;
+    let these = Namespaces::These(tenants.iter().map(|tenant| tenant.as_str().into()).collect());
+    let maps = cache.informer_of(Select::<ConfigMap>::new().namespaces(these))?;
+    let running = tokio::spawn(cache.run_until(std::future::pending()));
+    secrets.await_synced().await?;
+    maps.await_synced().await?;
+
+    client.create::<Secret>(&secret("busy")?).await?;
+    timeout(Duration::from_secs(30), busy.recv()).await?;
+    for tenant in &tenants {
+        client.create(&map(tenant, "new", "green")).await?;
+        let shown = async {
+            while maps.get(&ObjectKey::new(tenant, "new")).is_ok_and(|map| map.is_none()) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), shown).await?;
+    }
+    drop(go_on);
     running.abort();
     Ok(())
 }

@@ -108,7 +108,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Until it is dropped, or a list is refused because there is no such kind: it gives the refusal.
     pub(crate) async fn run(self) -> Failure {
-        driving(self.keep()).await
+        driving(Box::pin(self.keep())).await
     }
 
     async fn keep(mut self) -> Failure {
@@ -158,7 +158,7 @@ impl<S: Sink> Reflector<S> {
     async fn pages(&self) -> Result<String, Failure> {
         let (mut listed, mut token, mut size) = (Listed::new(), String::new(), self.page_size);
         loop {
-            let response = match self.send(self.place.page(size, &token)).await {
+            let response = match self.answer(self.place.page(size, &token), Link::send).await {
                 // A token lives as long as the server's history. If that was too short, all at once is the way that is left.
                 Err(Failure::Refused(refusal)) if refusal.needs_a_list() && !token.is_empty() => {
                     (listed, token, size) = (Listed::new(), String::new(), 0);
@@ -184,7 +184,7 @@ impl<S: Sink> Reflector<S> {
     /// Everything, and then what happens, in one watch.
     async fn stream(&mut self) -> Next {
         let time = watch_time();
-        let response = match self.send(self.place.stream(time)).await {
+        let response = match self.answer(self.place.stream(time), Link::open).await {
             Ok(response) => response,
             Err(Failure::Refused(refusal)) if matches!(refusal.code, 400 | 406 | 415 | 422 | 501) => {
                 // Older servers, and those in front of them, do not know it. A list says the same.
@@ -232,7 +232,7 @@ impl<S: Sink> Reflector<S> {
 
     async fn watch(&mut self, version: String) -> Next {
         let time = watch_time();
-        match self.send(self.place.watch(&version, time)).await {
+        match self.answer(self.place.watch(&version, time), Link::open).await {
             Ok(response) => {
                 self.sink.watching();
                 self.sink.well();
@@ -369,8 +369,12 @@ impl<S: Sink> Reflector<S> {
         Entry::new(payload.key(), Arc::new(payload), bytes)
     }
 
-    async fn send(&self, request: Result<Request<Body>, Failure>) -> Result<Response<Body>, Failure> {
-        let response = timeout(ANSWER, self.client.send(request?)).await.map_err(|_| silent(ANSWER))?;
+    async fn answer(
+        &self,
+        request: Result<Request<Body>, Failure>,
+        ask: impl AsyncFnOnce(&Link, Request<Body>) -> Result<Response<Body>, kube_client::Error>,
+    ) -> Result<Response<Body>, Failure> {
+        let response = timeout(ANSWER, ask(&self.client, request?)).await.map_err(|_| silent(ANSWER))?;
         let response = response.map_err(broken)?;
         if response.status().is_success() {
             return Ok(response);
