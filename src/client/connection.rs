@@ -8,7 +8,7 @@ use std::fmt;
 ///
 /// Prefer a configuration. kube's clients retry by themselves, for minutes and in silence, what the server refuses with 429, 503 or 504: good for a write,
 /// bad for a watch, whose state then says that all is well while nothing comes. From a configuration the cache makes a client of its own without that, and
-/// another one for watches, each of which drives a connection of its own, for half the time that an event of many takes. With
+/// another one for watches, each of which drives a connection of its own: no thread is woken for each event. With
 /// a ready client this is as it was built: set `default_retry` to false in its configuration if the cache uses it too.
 #[derive(Clone)]
 #[non_exhaustive]
