@@ -2,19 +2,22 @@
 //!
 //! hyper makes a task of each connection, which hands over what comes part by part: for each event of a watch two tasks take turns, and most
 //! of the time one of them wakes a thread for it. A task within [`driving`] does both: a connection that it opens by a client with [`ByWhoAsks`] is its own,
-//! and it calls [`drive`] before it waits for a part.
+//! and [`poll_part`] lets come what has come for it before anybody waits.
 //!
 //! What holds: a connection is driven by the task that opened it, and ends with that; so nobody else may use it, see [`alone`]. Who shared one with a task that is busy
 //! would wait for as long as that is.
 
+use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::{HeaderValue, Request, header::CONNECTION};
-use hyper::rt::Executor;
+use http_body_util::BodyExt;
+use hyper::{body::Frame, rt::Executor};
+use kube_client::{Error, client::Body};
 use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
     mem,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -79,8 +82,18 @@ pub(crate) async fn driving<F: Future>(mut future: Pin<Box<F>>) -> F::Output {
     OWN.scope(own, polled).await
 }
 
+/// The next part of a body, which may have come for a connection of this task.
+pub(crate) fn poll_part(body: &mut Body, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    let next = pin!(body.frame()).poll(cx);
+    if next.is_pending() {
+        drive(cx);
+        return pin!(body.frame()).poll(cx);
+    }
+    next
+}
+
 /// Let come what has come for the connections of this task.
-pub(crate) fn drive(cx: &mut Context<'_>) {
+fn drive(cx: &mut Context<'_>) {
     if let Ok(own) = OWN.try_with(Arc::clone) {
         own.poll(cx);
     }
@@ -90,11 +103,10 @@ pub(crate) fn drive(cx: &mut Context<'_>) {
 mod tests {
     use super::*;
     use crate::client::{Connection, Link};
-    use http_body_util::BodyExt;
-    use kube_client::{Config, client::Body};
+    use kube_client::Config;
     use std::{
-        pin::pin,
         sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        task::ready,
         time::Duration,
     };
     use tokio::{
@@ -150,17 +162,10 @@ mod tests {
             let (mut polls, mut parts) = (0, 0);
             poll_fn(|cx| {
                 polls += 1;
-                loop {
-                    let mut next = pin!(body.frame()).poll(cx);
-                    if next.is_pending() {
-                        drive(cx);
-                        next = pin!(body.frame()).poll(cx);
-                    }
-                    match std::task::ready!(next) {
-                        Some(part) => parts += usize::from(part.expect("no failure").is_data()),
-                        None => return Poll::Ready(()),
-                    }
+                while let Some(part) = ready!(poll_part(&mut body, cx)) {
+                    parts += usize::from(part.expect("no failure").is_data());
                 }
+                Poll::Ready(())
             })
             .await;
             assert_eq!(parts, PARTS);

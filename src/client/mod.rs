@@ -78,7 +78,7 @@ pub use self::{
 };
 pub(crate) use self::{
     consistency::BOUND as OWN_WRITES_BOUND,
-    drive::{drive, driving},
+    drive::{driving, poll_part},
     link::{Link, Requests},
 };
 use self::{discovery::Kinds, intercept::Intercept, settings::Settings};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a word's bit above is set exactly if all of its own are; and no word before `hint` of those above has a free one below.
 //!
-//! The free slot with the lowest number comes first, so that few keys, however many there were before, are in few places.
+//! The free slot with the lowest number comes first, so that keys that are new stay close together.
 
 const WORD: u32 = u64::BITS;
 

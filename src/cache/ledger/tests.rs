@@ -50,7 +50,7 @@ impl Scene {
 }
 
 #[test]
-fn handlers_hear_of_a_write_before_those_who_wait_for_it() {
+fn handlers_are_woken_before_those_who_wait_for_a_write() {
     struct Heard(Mutex<Vec<&'static str>>);
     impl Wake for Heard {
         fn wake(self: Arc<Self>) {

@@ -1,14 +1,13 @@
 //! Bodies with an end to waiting: of a watch, line by line, and others whole. What is timed is each part that comes, so that a slow one comes to its end.
 
 use super::{Failure, broken, lines::Lines, silent};
-use crate::client::drive;
+use crate::client::poll_part;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::Frame;
 use kube_client::client::Body;
 use std::{
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -52,7 +51,7 @@ impl Stream {
                 return Ok(Some(line));
             }
             self.alarm.wind();
-            let frame = poll_fn(|cx| match poll_driven(&mut self.body, cx) {
+            let frame = poll_fn(|cx| match poll_part(&mut self.body, cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
                 Poll::Pending => {
                     self.in_one_go = 0;
@@ -98,16 +97,6 @@ impl Alarm {
     }
 }
 
-/// The next part of a body, also if its connection has to be asked for it.
-fn poll_driven(body: &mut Body, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, kube_client::Error>>> {
-    let next = pin!(body.frame()).poll(cx);
-    if next.is_pending() {
-        drive(cx);
-        return pin!(body.frame()).poll(cx);
-    }
-    next
-}
-
 /// All of a body.
 pub(super) async fn whole(mut body: Body, silence: Duration) -> Result<BytesMut, Failure> {
     let mut all = BytesMut::new();
@@ -120,10 +109,7 @@ pub(super) async fn whole(mut body: Body, silence: Duration) -> Result<BytesMut,
 /// The next part of a body, unless nothing comes for so long; `None` at its end.
 async fn part(body: &mut Body, silence: Duration) -> Result<Option<Bytes>, Failure> {
     loop {
-        let Some(frame) = timeout(silence, poll_fn(|cx| poll_driven(body, cx))).await.map_err(|_| silent(silence))?
-        else {
-            return Ok(None);
-        };
+        let Some(frame) = timeout(silence, body.frame()).await.map_err(|_| silent(silence))? else { return Ok(None) };
         if let Ok(data) = frame.map_err(broken)?.into_data() {
             return Ok(Some(data));
         }
