@@ -45,6 +45,7 @@ pub mod predicate;
 pub mod reconcile;
 pub mod recorder;
 pub mod source;
+mod stamp;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;

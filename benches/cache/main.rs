@@ -97,15 +97,9 @@ fn main() -> ExitCode {
         ["--serve", workload] => serve::run(workload, false),
         ["--serve", workload, "--quick"] => serve::run(workload, true),
         ["--one" | "--serve", ..] => usage("--one takes a workload and an implementation, --serve a workload"),
-        // `cargo bench`: everything that needs no server once, for people.
+        // Whatever `cargo bench` is told is for criterion, which measures the queue.
         _ => {
-            for workload in all().filter(|workload| !serve::serves(workload.names[0])) {
-                for form in workload.forms {
-                    for (name, value) in (workload.run)(*form, true) {
-                        println!("{name} {}: {value:.1} {}", form.name(), workload.unit);
-                    }
-                }
-            }
+            println!("the cache is measured by `cargo xtask bench cache`");
             ExitCode::SUCCESS
         }
     }

@@ -45,13 +45,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["--one" | "--serve", ..] => usage("--one takes a workload and an implementation, --serve a workload"),
-        // `cargo bench`: everything that needs no server once, for people.
+        // Whatever `cargo bench` is told is for criterion, which measures the queue.
         _ => {
-            for (names, unit, run) in WORKLOADS.iter().filter(|(names, ..)| names[0] != forbidden::NAME) {
-                for (name, value) in names.iter().zip(run(true)) {
-                    println!("{name} {IMPLEMENTATION}: {value:.1} {unit}");
-                }
-            }
+            println!("controllers are measured by `cargo xtask bench controller`");
             ExitCode::SUCCESS
         }
     }

@@ -1,5 +1,5 @@
 //! The floor: what no queue of keys with many workers can leave out if its items say how long they waited. A key is hashed once, and stays
-//! with the queue while a worker has a clone; tokio's clock is read when it is added and when it is handed out; the lock is taken
+//! with the queue while a worker has a clone; the time is read when it is added and when it is handed out, as cheaply as we can; the lock is taken
 //! as often; and a key wakes a getter if one sleeps. Nothing finds a key again, so one may be there twice; there are no priorities, no
 //! delays, no backoff, no shutdown and nothing to look at. A target that this misses is one that the machine forbids.
 
@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     task::{Poll, Waker, ready},
 };
-use steersman::object::ObjectKey;
+use steersman::{object::ObjectKey, workqueue::stamp};
 use tokio::{task::coop, time::Instant};
 
 #[derive(Clone, Default)]
@@ -40,7 +40,7 @@ pub(crate) struct Item {
 impl Floor {
     /// The next key; without one, `waker` is called when one comes.
     fn take(&self, waker: Option<&Waker>) -> Option<[ObjectKey; 2]> {
-        let now = Instant::now();
+        let now = stamp();
         let mut state = self.0.state.lock();
         let Some((key, added)) = state.ready.pop_front() else {
             state.asleep.extend(waker.cloned());
@@ -61,7 +61,7 @@ impl Queue for Floor {
     fn add(&self, key: ObjectKey) {
         black_box(self.0.hasher.hash_one(&key));
         let mut state = self.0.state.lock();
-        state.ready.push_back((key, Instant::now()));
+        state.ready.push_back((key, stamp()));
         let waker = state.asleep.pop();
         drop(state);
         waker.into_iter().for_each(Waker::wake);

@@ -8,6 +8,7 @@ use super::{
     part::Part,
     reflect::Sink,
     registry::WeakCache,
+    scope::Scope,
     store::Entry,
 };
 use crate::object::{Compact, Decoder, MetadataOnly, Payload, StaticKind};
@@ -74,5 +75,6 @@ fn fed<K: StaticKind, P: Payload>() -> (Informer<K>, Part<P>) {
     let part = core.join(None);
     core.parts_are(Condition::Synced);
     core.all_joined();
-    (Informer::new(core, Lease::new(&Life::new(gvk), Need::Must), WeakCache::default()), part)
+    let life = Life::new(gvk, Scope::whole(&[]).expect("all of them"));
+    (Informer::new(core, Lease::new(&life, Need::Must), WeakCache::default()), part)
 }

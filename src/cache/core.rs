@@ -17,6 +17,7 @@ use super::{
     store::{Change, Entry, Store},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
+use kube_core::TypeMeta;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use std::{
     cmp::Reverse,
@@ -45,8 +46,8 @@ pub(crate) enum Condition {
     Absent { error: String },
     /// Up to date, as far as the server has told.
     Synced,
-    /// It serves what it had. Since when, and what the server said last.
-    Degraded { since: SystemTime, error: String },
+    /// It serves what it had. Since when, and what went wrong last; `refused` if that is the server's own no, and not that it could not be asked.
+    Degraded { since: SystemTime, error: String, refused: bool },
     /// It has ended, and will not be started again.
     Ended,
 }
@@ -55,6 +56,11 @@ impl Condition {
     /// The server was asked, and why there is nothing is known: who can do without it waits for nothing more.
     pub(crate) fn is_no(&self) -> bool {
         matches!(self, Self::Absent { .. } | Self::Degraded { .. } | Self::Ended)
+    }
+
+    /// The same, in the server's own words: to ask at once again is no use.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Absent { .. } | Self::Degraded { refused: true, .. } | Self::Ended)
     }
 }
 
@@ -99,7 +105,8 @@ impl<P: Payload> Core<P> {
             degraded @ Condition::Degraded { .. } => degraded,
             _ => Condition::Starting,
         };
-        *self.parts.write() = Parts::new(start);
+        let mut parts = self.parts.write();
+        *parts = parts.anew(start);
     }
 
     /// Where the loop of this namespace, or of all that have none of their own, puts what it is told. It begins anew if it was there before, and
@@ -154,7 +161,13 @@ impl<P: Payload> Core<P> {
         self.judge(&parts);
     }
 
-    /// Up to where a namespace's objects are; `None` if they are not kept, or were not listed yet.
+    /// Whether a namespace's objects are kept, and were listed: what is not there then is not on the server.
+    pub(crate) fn knows(&self, namespace: &str) -> bool {
+        self.parts.read().know(namespace)
+    }
+
+    /// Up to where they are; `None` if they are not kept, or were not listed yet.
+    #[cfg(test)]
     pub(crate) fn revision_of(&self, namespace: &str) -> Option<u64> {
         self.parts.read().revision_of(namespace)
     }
@@ -165,13 +178,44 @@ impl<P: Payload> Core<P> {
 
     /// For what is not a part's: before there are any. What has ended stays so.
     pub(crate) fn set_condition(&self, condition: Condition) {
+        let mut before = None;
         self.condition.send_if_modified(|current| {
             let changes = *current != condition && *current != Condition::Ended;
             if changes {
-                *current = condition;
+                before = Some(std::mem::replace(current, condition.clone()));
             }
             changes
         });
+        if let Some(before) = before {
+            self.log(&before, &condition);
+        }
+    }
+
+    /// Once for each change, however often the same is tried and refused.
+    fn log(&self, before: &Condition, now: &Condition) {
+        let TypeMeta { api_version, kind } = &**self.decoder.types();
+        match (before, now) {
+            (Condition::Degraded { .. }, Condition::Degraded { .. })
+            | (Condition::Absent { .. }, Condition::Absent { .. }) => {}
+            (_, Condition::Degraded { error, .. }) => {
+                tracing::warn!(
+                    api_version,
+                    kind,
+                    error,
+                    "an informer is degraded: it serves what it had, and tries again"
+                );
+            }
+            (_, Condition::Absent { error }) => {
+                tracing::info!(api_version, kind, error, "the server has no such kind: its informer waits for it");
+            }
+            (Condition::Degraded { .. }, Condition::Starting | Condition::Synced) => {
+                tracing::info!(api_version, kind, "an informer is no longer degraded");
+            }
+            (Condition::Absent { .. }, Condition::Starting | Condition::Synced) => {
+                tracing::info!(api_version, kind, "the kind that an informer waits for is there");
+            }
+            _ => {}
+        }
     }
 
     /// There is no such kind any more, nor are there objects. For when no loop runs.

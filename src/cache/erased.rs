@@ -30,8 +30,8 @@ pub(super) trait Informing: Any + Send + Sync {
     /// The objects of a namespace that all the lookups find, as they are at one moment.
     fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn Seen>;
     fn revision(&self) -> u64;
-    /// See [`Core::revision_of`].
-    fn revision_of(&self, namespace: &str) -> Option<u64>;
+    /// See [`Core::knows`].
+    fn knows(&self, namespace: &str) -> bool;
     /// Gives the number of the index.
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize;
     fn remove_index(&self, number: usize);
@@ -180,8 +180,8 @@ impl<P: Payload> Informing for Core<P> {
         self.store.revision()
     }
 
-    fn revision_of(&self, namespace: &str) -> Option<u64> {
-        Core::revision_of(self, namespace)
+    fn knows(&self, namespace: &str) -> bool {
+        Core::knows(self, namespace)
     }
 
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize {

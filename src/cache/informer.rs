@@ -1,11 +1,13 @@
 //! The handle by which one kind and selection is read.
+//!
+//! What holds: it never says that there is nothing where it does not know: not before the first list, and not of a namespace that is not kept.
 
 use super::{
     Cache, CacheError, Events, Index, InformerStats, ObjectSize, Query, View,
     core::{Condition, Core},
     erased::Informing,
     ledger::{Pending, Token, Wanted},
-    life::Lease,
+    life::{Lease, first},
     registry::WeakCache,
     store::Lookup,
 };
@@ -75,6 +77,13 @@ impl<K> Informer<K> {
         async move { drop(conditions.wait_for(Condition::is_no).await) }
     }
 
+    /// Until the first list has come, or why it does not is known in the server's own words.
+    pub(super) async fn await_answer(&self) {
+        let mut conditions = self.core.conditions();
+        let refused = async { drop(conditions.wait_for(Condition::is_refusal).await) };
+        first(self.core.clone().synced(), refused).await;
+    }
+
     /// What is in it, and what has happened. Cheap: nothing is walked over.
     pub fn stats(&self) -> InformerStats {
         self.core.stats()
@@ -116,6 +125,21 @@ impl<K> Informer<K> {
         if matches!(self.core.condition(), Condition::Ended) { Err(self.ended()) } else { Ok(()) }
     }
 
+    /// Of a namespace that is not kept nothing is known, not even that there is nothing. The empty one is where cluster-scoped objects are.
+    pub(super) fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
+        let scope = self.lease.scope();
+        let keeps = |namespace: &str| match scope.labelled {
+            None => scope.parts.contains_key(&None) || scope.selectors(namespace).is_some(),
+            Some(_) => !self.core.is_listed() || self.core.knows(namespace),
+        };
+        match namespace {
+            Some(namespace) if !namespace.is_empty() && !keeps(namespace) => {
+                Err(CacheError::NotKept { kind: self.kind().to_owned(), namespace: namespace.into() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn check_synced(&self) -> Result<(), CacheError> {
         if self.core.is_listed() {
             return Ok(());
@@ -135,18 +159,27 @@ impl<K: KubeObject> Informer<K> {
         core.downcast_ref()
     }
 
-    /// One object; `None` if there is none.
+    /// One object; `None` if there is none. An error, [`NotKept`](CacheError::NotKept), if nothing is kept of its namespace.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
-        if let Some(core) = self.typed()
-            && core.is_listed()
-        {
-            return Ok(core.store.get(key));
+        let found = match self.typed() {
+            Some(core) if core.is_listed() => core.store.get(key),
+            _ => {
+                if !self.core.is_listed() {
+                    self.check_keeps(key.namespace())?;
+                    self.check_synced()?;
+                }
+                self.core.get(key).map(|body| body.decode()).transpose()?
+            }
+        };
+        if found.is_none() {
+            // What is there is kept: only who finds nothing has to know.
+            self.check_keeps(key.namespace())?;
         }
-        self.check_synced()?;
-        Ok(self.core.get(key).map(|body| body.decode()).transpose()?)
+        Ok(found)
     }
 
-    /// The objects that `query` is about, all as they were at one moment. One that cannot be read as a `K` fails it.
+    /// The objects that `query` is about, all as they were at one moment. One that cannot be read as a `K` fails it, and so does a namespace of which
+    /// nothing is kept.
     ///
     /// For objects that are kept, or handed on; who only looks at them takes a [`view`](Self::view).
     pub fn list(&self, query: &Query<K>) -> Result<Vec<Arc<K>>, CacheError> {
@@ -179,6 +212,7 @@ impl<K: KubeObject> Informer<K> {
         {
             return Err(CacheError::FieldOfMetadata { kind: self.kind().to_owned(), field: field.to_owned() });
         }
+        self.check_keeps(query.namespace.as_deref())?;
         self.select(query.namespace.as_deref(), &lookups)
     }
 
@@ -271,7 +305,7 @@ impl InformerState {
             Condition::Starting => Self::Starting,
             Condition::Absent { error } => Self::Absent { error },
             Condition::Synced => Self::Synced,
-            Condition::Degraded { since, error } => Self::Degraded { since, error },
+            Condition::Degraded { since, error, .. } => Self::Degraded { since, error },
             Condition::Ended => Self::Removed,
         }
     }

@@ -5,7 +5,7 @@ use crate::object::KubeObject;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a read waits for what a read has declared.
+/// How long a read waits for what a read has declared, while the server has said neither what there is nor no.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Cache {
@@ -29,7 +29,7 @@ impl Cache {
         };
         let (informer, lazy) = found.ok_or_else(not_cached)?;
         if lazy && informer.check_synced().is_err() {
-            let _ = timeout(PATIENCE, informer.await_synced()).await;
+            let _ = timeout(PATIENCE, informer.await_answer()).await;
         }
         informer.check_synced()?;
         Ok(informer)

@@ -1,5 +1,6 @@
-//! Who uses an informer: it lives as long as somebody does, and a little longer, unless it is removed before.
+//! What an informer is of, and who uses it: it lives as long as somebody does, and a little longer, unless it is removed before.
 
+use super::scope::Scope;
 use kube_core::GroupVersionKind;
 use std::{
     future::poll_fn,
@@ -16,6 +17,7 @@ use tokio::{sync::watch, time::timeout};
 /// Counts the users of an informer.
 pub(super) struct Life {
     gvk: GroupVersionKind,
+    scope: Scope,
     users: watch::Sender<usize>,
     /// Those of them that cannot do without.
     needed_by: AtomicUsize,
@@ -23,9 +25,10 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub(super) fn new(gvk: GroupVersionKind) -> Arc<Self> {
+    pub(super) fn new(gvk: GroupVersionKind, scope: Scope) -> Arc<Self> {
         Arc::new(Self {
             gvk,
+            scope,
             users: watch::Sender::new(0),
             needed_by: AtomicUsize::new(0),
             removed: watch::Sender::new(false),
@@ -95,6 +98,10 @@ impl Lease {
         &self.life.gvk
     }
 
+    pub(super) fn scope(&self) -> &Scope {
+        &self.life.scope
+    }
+
     pub(super) fn is_removed(&self) -> bool {
         *self.life.removed.borrow()
     }
@@ -129,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_is_over_when_nobody_has_used_it_for_long_enough_in_one_go() {
-        let life = Life::new(GroupVersionKind::gvk("", "v1", "Pod"));
+        let life = Life::new(GroupVersionKind::gvk("", "v1", "Pod"), Scope::whole(&[]).expect("all of them"));
         let lease = Lease::new(&life, Need::Must);
         let begun = Instant::now();
         let watched = life.clone();

@@ -152,6 +152,7 @@ impl Site<'_> {
                 Condition::Ended => Condition::Degraded {
                     since: SystemTime::now(),
                     error: "namespaces are not watched any more".into(),
+                    refused: false,
                 },
                 Condition::Idle => Condition::Starting,
                 condition => condition,
@@ -199,7 +200,7 @@ mod tests {
         let (plan, gvk) = (Plan::new(select.said(), &CacheOptions::default()), select.said().gvk.clone());
         let plan = plan.expect("a plan");
         let (core, resource) = (plan.core(&gvk), plan.resource.clone().expect("the type's"));
-        let life = Life::new(gvk.clone());
+        let life = Life::new(gvk.clone(), plan.scope.clone());
         let (set_of, held) = (Some(set.clone()), OnceLock::new());
         let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: set_of, held };
         let site = Site { informer: &informer, client: &client.clone().into(), resource: &resource };

@@ -35,6 +35,10 @@ impl Namespaces {
 /// A namespace to keep objects of: all of them if nothing else is said, for the kind or for the cache. See [`Namespaces::These`].
 ///
 /// What is said here counts before what is said of the kind.
+///
+/// Only which objects there are can differ from one namespace to another. A transform cannot, because who reads the kind finds one form of it, wherever the
+/// object is; nor a resync period, which is that of whoever listens; nor a page size, which is about the server. Where they must differ, declare two selections:
+/// those are two informers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InNamespace {
     /// None: all that are not named.

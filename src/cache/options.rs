@@ -46,7 +46,7 @@ pub struct CacheOptions {
     /// How often events tell of every object again; never by default. See [`Select::resync`].
     pub resync: Option<Duration>,
     /// Whether a client's read of a kind that nobody has declared starts its informer, which then stays; false by default, and such a read an error. Such a
-    /// read waits for the first list, at most 10 s.
+    /// read waits for the first list, at most 10 s, and not at all once the server has refused it.
     pub allow_lazy: bool,
     /// What [`Cache::informer`](super::Cache::informer) means for a kind: which objects, in what form and with which transform. None by default; of two for one
     /// kind the first counts.

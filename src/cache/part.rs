@@ -70,7 +70,8 @@ impl<P: Payload> Sink for Part<P> {
         let core = &self.core;
         self.at(revision, true, |reached, parts, before| {
             let first = before.is_none() && !core.is_listed();
-            core.tally.relists.fetch_add(u64::from(before.is_some()), Relaxed);
+            let again = before.is_some() || parts.get(self.namespace.as_deref()).is_some_and(|part| part.listed_before);
+            core.tally.relists.fetch_add(u64::from(again), Relaxed);
             let about = |key: &ObjectKey| parts.has(self.namespace.as_deref(), key);
             core.replace(about, entries, &unread, reached, first)
         });
@@ -136,6 +137,13 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn undecodable(&self, what: Undecodable) {
+        // Not the error: it may cite what is in the object, which may be secret.
+        tracing::warn!(
+            kind = what.kind,
+            object = what.key.as_ref().map(tracing::field::display),
+            resource_version = what.revision,
+            "an object does not fit its type, and is left out of the cache: the informer's stats say why"
+        );
         self.core.decode_errors.note(what);
     }
 
@@ -153,11 +161,11 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn failed(&self, failure: &Failure) {
-        let error = failure.to_string();
+        let (error, refused) = (failure.to_string(), failure.is_no());
         self.is(|condition| {
             *condition = match condition {
-                Condition::Degraded { since, .. } => Condition::Degraded { since: *since, error },
-                _ => Condition::Degraded { since: SystemTime::now(), error },
+                Condition::Degraded { since, .. } => Condition::Degraded { since: *since, error, refused },
+                _ => Condition::Degraded { since: SystemTime::now(), error, refused },
             };
         });
     }

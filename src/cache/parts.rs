@@ -5,7 +5,10 @@
 
 use super::core::Condition;
 use crate::object::ObjectKey;
-use std::{collections::BTreeMap, ptr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ptr,
+};
 use tokio::time::Instant;
 
 pub(super) struct Parts {
@@ -18,6 +21,8 @@ pub(super) struct Parts {
     known: bool,
     /// How a part begins until then.
     start: Condition,
+    /// Those that were listed before the loops were started again, until it is known which there are. The empty one is that of everything else.
+    earlier: BTreeSet<String>,
 }
 
 /// What is known of one part.
@@ -28,6 +33,8 @@ pub(super) struct State {
     /// When the server last said something of it.
     pub(super) heard: Option<Instant>,
     pub(super) watched: bool,
+    /// Whether there was a list of it before it began: the next one is another one.
+    pub(super) listed_before: bool,
 }
 
 impl Default for Parts {
@@ -39,12 +46,23 @@ impl Default for Parts {
 impl Parts {
     /// None yet: how they begin.
     pub(super) fn new(start: Condition) -> Self {
-        Self { rest: None, namespaces: BTreeMap::new(), set: start.clone(), known: false, start }
+        let (namespaces, earlier) = (BTreeMap::new(), BTreeSet::new());
+        Self { rest: None, namespaces, set: start.clone(), known: false, start, earlier }
+    }
+
+    /// None again: how they begin.
+    pub(super) fn anew(&self, start: Condition) -> Self {
+        let rest = self.rest.iter().map(|state| (String::new(), state));
+        let all = rest.chain(self.namespaces.iter().map(|(name, state)| (name.clone(), state)));
+        let listed = all.filter(|(_, state)| state.revision.is_some() || state.listed_before);
+        let earlier = listed.map(|(name, _)| name).chain(self.earlier.iter().cloned()).collect();
+        Self { earlier, ..Self::new(start) }
     }
 
     /// A part that begins, also one that was there.
     pub(super) fn begin(&mut self, namespace: Option<&str>) {
-        let state = State { revision: None, condition: self.start.clone(), heard: None, watched: false };
+        let listed_before = self.earlier.contains(namespace.unwrap_or_default());
+        let state = State { revision: None, condition: self.start.clone(), heard: None, watched: false, listed_before };
         match namespace {
             Some(name) => drop(self.namespaces.insert(name.to_owned(), state)),
             None => self.rest = Some(state),
@@ -57,6 +75,7 @@ impl Parts {
 
     pub(super) fn all_joined(&mut self) {
         self.known = true;
+        self.earlier.clear();
         self.start = Condition::Starting;
     }
 
@@ -96,7 +115,14 @@ impl Parts {
         }
     }
 
+    /// Whether it is known what a namespace has, or had before the loops were started again.
+    pub(super) fn know(&self, namespace: &str) -> bool {
+        let part = self.namespaces.get(namespace).or(self.rest.as_ref());
+        part.is_some_and(|part| part.revision.is_some() || part.listed_before) || self.earlier.contains(namespace)
+    }
+
     /// Up to where the part is that has a namespace's objects; the empty one is where cluster-scoped objects are.
+    #[cfg(test)]
     pub(super) fn revision_of(&self, namespace: &str) -> Option<u64> {
         self.namespaces.get(namespace).or(self.rest.as_ref())?.revision
     }

@@ -59,6 +59,17 @@ impl Plan {
         })
     }
 
+    /// What is wrong with the options, as far as that is known before a kind is declared: no namespace at all may still be mended by each declaration.
+    pub(super) fn check(options: &CacheOptions) -> Result<(), CacheError> {
+        let defaults = Selectors { labels: options.labels.clone(), fields: options.fields.clone() };
+        Layer { namespaces: Some(&options.namespaces), selectors: &defaults }.check("every kind")?;
+        for said in options.kinds.iter().map(Select::said) {
+            said.layer().check(&said.gvk.kind)?;
+            Self::new(said, options)?;
+        }
+        Ok(())
+    }
+
     /// The namespaces that it depends on, whatever is said of that kind.
     pub(super) fn of_namespaces(&self) -> Option<(Said, Self)> {
         let select = Select::<Metadata<Namespace>>::new().labels(self.scope.labelled.as_deref()?);

@@ -63,7 +63,10 @@ impl<K: 'static> Query<K> {
         Self { sorted: true, ..self }
     }
 
-    /// At most so many: the first ones if it is [`sorted`](Self::sorted), any otherwise.
+    /// At most so many of those that match: the first ones if it is [`sorted`](Self::sorted), any otherwise.
+    ///
+    /// There is no `continue`, so that nobody pages by mistake: what is in memory is had at once, and a live read pages by itself. To go over all of it without
+    /// a copy, take a [`view`](super::Informer::view); to go on later from a key, sort, and skip what is not after it.
     pub fn limit(self, objects: usize) -> Self {
         Self { limit: Some(objects), ..self }
     }

@@ -66,11 +66,13 @@ enum Run {
 }
 
 impl Cache {
-    /// A cache of your own. Best from a `Config`: see [`Connection`]. With a ready client it never fails.
+    /// A cache of your own. Best from a `Config`: see [`Connection`]. With a ready client it only fails for options that cannot be: a selector that is none, a name
+    /// that no namespace has, namespaces for a kind of [`kinds`](CacheOptions::kinds) that has none.
     ///
     /// # Panics
     /// If it is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>, options: CacheOptions) -> Result<Self, CacheError> {
+        Plan::check(&options)?;
         let client = connection.into().informing().map_err(CacheError::Connection)?;
         let (state, arrivals) = (Mutex::default(), Arrivals::default());
         Ok(Self(Arc::new(Shared { client, options, state, arrivals, ended: watch::Sender::new(false) })))
@@ -124,7 +126,7 @@ impl Cache {
         }
         drop(state);
         declared.plan.check_serves(said)?;
-        declared.check_keeps(namespace)?;
+        informer.check_keeps(namespace)?;
         Ok(Some((informer, declared.held.get().is_some())))
     }
 
@@ -265,7 +267,7 @@ impl Shared {
         let (gvk, resync) = (said.gvk.clone(), plan.resync);
         let declared = Arc::new(Declared {
             core: plan.core(&gvk),
-            life: Life::new(gvk.clone()),
+            life: Life::new(gvk.clone(), plan.scope.clone()),
             gvk,
             plan,
             namespaces,

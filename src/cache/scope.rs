@@ -32,6 +32,18 @@ impl<'a> Layer<'a> {
         }
     }
 
+    /// Whether all that it says can be, also what does not count because somebody else has said more.
+    pub(super) fn check(self, kind: &str) -> Result<(), CacheError> {
+        if let Some(Namespaces::Labelled(selector)) = self.namespaces {
+            Selector::parse(selector)?;
+        }
+        check_names(kind, self.these())?;
+        for selectors in self.these().iter().map(|one| &one.selectors).chain([self.selectors]) {
+            first_said([selectors].into_iter())?;
+        }
+        Ok(())
+    }
+
     /// What it says of a namespace, or of those that it does not name.
     fn of(self, namespace: Option<&str>) -> Option<&'a Selectors> {
         let one = self.these().iter().find(|one| one.name.as_deref() == namespace);
@@ -53,10 +65,7 @@ pub(super) struct Scope {
 impl Scope {
     /// Of a kind that has namespaces, or may turn out to.
     pub(super) fn of(kind: &str, layers: &[Layer<'_>]) -> Result<Self, CacheError> {
-        let named = layers.iter().flat_map(|layer| layer.these()).filter_map(|one| one.name.as_deref());
-        if let Some(name) = named.filter(|name| !name.is_empty()).find(|name| !is_name(name)) {
-            return Err(CacheError::NamespaceName { kind: kind.to_owned(), namespace: name.to_owned() });
-        }
+        check_names(kind, layers.iter().flat_map(|layer| layer.these()))?;
         let mut scope = Self { labelled: None, parts: BTreeMap::new(), own: false };
         let everywhere = Namespaces::All;
         match layers.iter().find_map(|layer| layer.namespaces).unwrap_or(&everywhere) {
@@ -128,6 +137,14 @@ impl fmt::Display for Scope {
         let namespaces = self.labelled.as_ref().map(|labels| format!("in namespaces labelled {labels}"));
         let parts = alike.into_iter().map(words).filter(|words| !words.is_empty());
         f.write_str(&namespaces.into_iter().chain(parts).collect::<Vec<_>>().join("; "))
+    }
+}
+
+fn check_names<'a>(kind: &str, these: impl IntoIterator<Item = &'a InNamespace>) -> Result<(), CacheError> {
+    let mut named = these.into_iter().filter_map(|one| one.name.as_deref()).filter(|name| !name.is_empty());
+    match named.find(|name| !is_name(name)) {
+        Some(name) => Err(CacheError::NamespaceName { kind: kind.to_owned(), namespace: name.to_owned() }),
+        None => Ok(()),
     }
 }
 

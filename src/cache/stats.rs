@@ -66,7 +66,7 @@ pub struct InformerStats {
     /// well. Of several namespaces it is the one that was heard of longest ago.
     #[serde(serialize_with = "seconds")]
     pub since_heard: Option<Duration>,
-    /// Lists after the first one: each is a gap in what the server could tell.
+    /// Lists after the first one: each is a gap in what the server could tell, or a watch that it refused with 504 twice in a row.
     pub relists: u64,
     /// Watches after the first one. Servers end one after some minutes.
     pub watch_restarts: u64,

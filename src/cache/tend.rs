@@ -4,7 +4,7 @@
 //! absent none of its loops runs.
 
 use super::{
-    CacheError, Informer,
+    Informer,
     arrivals::Arrivals,
     core::Condition,
     discover::{Found, discover},
@@ -37,20 +37,6 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// Of a namespace that is not kept nothing is known, not even that there is nothing.
-    pub(super) fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
-        let keeps = |namespace: &str| match self.plan.scope.labelled {
-            None => self.plan.scope.selectors(namespace).is_some(),
-            Some(_) => !self.core.is_listed() || self.core.revision_of(namespace).is_some(),
-        };
-        match namespace {
-            Some(namespace) if !keeps(namespace) => {
-                Err(CacheError::NotKept { kind: self.gvk.kind.clone(), namespace: namespace.into() })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Keep it up to date until it is `over`; afterwards none of its tasks is left.
     pub(super) async fn tend(&self, client: &Link, arrivals: &Arrivals, over: impl Future) {
         let mut loops = Loops::default();
@@ -85,7 +71,7 @@ impl Declared {
                 Ok(Found::At(found)) => {
                     match refused {
                         Some(refused) if waiting.is_none() => {
-                            self.degraded(format!("{refused}{}", self.mismatch(&found)));
+                            self.degraded(format!("{refused}{}", self.mismatch(&found)), true);
                             sleep(pace.failed(None)).await;
                         }
                         _ => self.core.set_condition(Condition::Starting),
@@ -103,7 +89,7 @@ impl Declared {
                     waiting.pause().await;
                 }
                 Err(error) => {
-                    self.degraded(error);
+                    self.degraded(error, false);
                     sleep(pace.failed(None)).await;
                 }
             }
@@ -127,11 +113,11 @@ impl Declared {
         }
     }
 
-    fn degraded(&self, error: String) {
+    fn degraded(&self, error: String, refused: bool) {
         let since = match self.core.condition() {
             Condition::Degraded { since, .. } => since,
             _ => SystemTime::now(),
         };
-        self.core.set_condition(Condition::Degraded { since, error });
+        self.core.set_condition(Condition::Degraded { since, error, refused });
     }
 }

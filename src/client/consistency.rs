@@ -26,7 +26,8 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// [`Ended`](crate::cache::CacheError::Ended) or [`Removed`](crate::cache::CacheError::Removed) then, and `client.live()` the way. With
 /// [`Ignore`](Self::Ignore), or from an [`Informer`], it serves what was there.
 ///
-/// Not covered: writes of other clients, writes whose answer was lost, and servers whose resource versions are no numbers.
+/// Not covered: writes of other clients, writes whose answer was lost, evictions and bindings of pods, whose answers name no version, and servers whose
+/// resource versions are no numbers.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::ConfigMap;

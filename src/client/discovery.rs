@@ -1,7 +1,8 @@
 //! Where kinds are on the server: the REST mapper.
 //!
 //! What holds: nothing is guessed. A resource is what a type says, or what the server has said of its group and version; that is kept until the server
-//! denies it, and what it does not have is asked for again each time. Who asks at the same time shares one request.
+//! denies it, and what it does not have is asked for again each time. Who asks at the same time shares one request; a no that was
+//! asked for earlier is nobody else's answer.
 
 use super::{Error, Result};
 use crate::object::{KubeObject, ObjectKey};
@@ -73,34 +74,55 @@ struct State {
 
 impl Kinds {
     pub(super) async fn find(&self, client: &Client, kind: &GroupVersionKind) -> Result<Option<Arc<Discovered>>> {
+        self.find_with(client, kind, |_| true).await
+    }
+
+    /// Whether the status of a kind is written apart; false also if there is no such kind. Definitions gain that, so what has not had it is asked for again.
+    pub(super) async fn has_status(&self, client: &Client, kind: &GroupVersionKind) -> Result<bool> {
+        Ok(self.find_with(client, kind, |found| found.status).await?.is_some_and(|found| found.status))
+    }
+
+    /// One that is known not to be `enough` is asked for again. What others asked for before may be older than what is there now: if it says no, this asks itself.
+    async fn find_with(
+        &self,
+        client: &Client,
+        kind: &GroupVersionKind,
+        enough: fn(&Discovered) -> bool,
+    ) -> Result<Option<Arc<Discovered>>> {
+        let known = self.0.lock().known.get(kind).filter(|known| enough(known)).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let (found, shared) = self.ask(client, kind).await?;
+        if !shared || found.as_deref().is_some_and(enough) {
+            return Ok(found);
+        }
+        // Whoever asks by now has begun later than this.
+        Ok(self.ask(client, kind).await?.0)
+    }
+
+    /// What the server says; and whether somebody else had asked already.
+    async fn ask(&self, client: &Client, kind: &GroupVersionKind) -> Result<(Option<Arc<Discovered>>, bool)> {
         let api_version = kind.api_version();
-        let asked = {
-            let mut state = self.0.lock();
-            if let Some(known) = state.known.get(kind) {
-                return Ok(Some(known.clone()));
-            }
-            state.asked.entry(api_version.clone()).or_default().clone()
-        };
+        let asked = self.0.lock().asked.entry(api_version.clone()).or_default().clone();
+        let mut shared = true;
         // Who is first asks; if that one goes away or fails, the next one does.
-        let all = asked.get_or_try_init(|| ask(client, kind)).await?;
+        let first = || {
+            shared = false;
+            ask(client, kind)
+        };
+        let all = asked.get_or_try_init(first).await?;
         let found = all.iter().find(|discovered| discovered.resource.kind == kind.kind).cloned().map(Arc::new);
         let mut state = self.0.lock();
         // Answered: who comes now asks anew.
         if state.asked.get(&api_version).is_some_and(|current| Arc::ptr_eq(current, &asked)) {
             state.asked.remove(&api_version);
         }
-        if let Some(found) = &found {
-            state.known.insert(kind.clone(), found.clone());
-        }
-        Ok(found)
-    }
-
-    /// Whether the status of a kind is written apart; false also if there is no such kind. Definitions gain that, so what has not had it is asked for again.
-    pub(super) async fn has_status(&self, client: &Client, kind: &GroupVersionKind) -> Result<bool> {
-        if self.0.lock().known.get(kind).is_some_and(|known| !known.status) {
-            self.forget(kind);
-        }
-        Ok(self.find(client, kind).await?.is_some_and(|found| found.status))
+        match &found {
+            Some(found) => state.known.insert(kind.clone(), found.clone()),
+            None => state.known.remove(kind),
+        };
+        Ok((found, shared))
     }
 
     /// It is not there any more.

@@ -19,6 +19,7 @@ use crate::{
     fence::Fence,
     object::ObjectKey,
     reconcile::{Again, ClusterRequest, Context, DynReconciler, Error, Outcome, Result, Run},
+    stamp::stamp,
     workqueue::{Item, Key, RunWatch, WorkQueue},
 };
 use anyhow::anyhow;
@@ -235,8 +236,8 @@ impl<R: Key> Work<R> {
                 return None;
             }
         };
-        let ended = Instant::now();
-        Some((span.in_scope(|| self.conclude(item, result, ended - begun)), ended))
+        let ended = stamp();
+        Some((span.in_scope(|| self.conclude(item, result, ended.saturating_duration_since(begun))), ended))
     }
 
     fn panicked(&self, panic: Box<dyn Any + Send>) -> Error {

@@ -10,7 +10,7 @@ use super::{
     key::ObjectKey,
     kind::KubeObject,
     meta::Meta,
-    packed::{Names, Packed},
+    packed::{Names, Packed, Pen},
     payload::Payload,
 };
 use kube_core::TypeMeta;
@@ -18,7 +18,10 @@ use serde::{
     Deserializer,
     de::{DeserializeOwned, DeserializeSeed, Error},
 };
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 #[derive(Debug)]
 pub(crate) struct Compact {
@@ -63,11 +66,13 @@ impl Compact {
 
     /// As it came.
     fn plain<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let common = decoder.common().clone();
-        let mut pen = common.names.pen();
-        let Parts { types, meta } = ReadParts { decoder, rest: Some(&mut pen) }.deserialize(deserializer)?;
-        let body = pen.finish();
-        Ok(Self { types, common, meta, body, forms: Forms::default() })
+        let mut pen = decoder.common().names.pen();
+        let parts = ReadParts { decoder, rest: Some(&mut pen) }.deserialize(deserializer)?;
+        Ok(Self::new(decoder, parts, pen))
+    }
+
+    fn new(decoder: &Decoder, Parts { types, meta }: Parts, pen: Pen<'_>) -> Self {
+        Self { types, common: decoder.common().clone(), meta, body: pen.finish(), forms: Forms::default() }
     }
 
     /// As JSON.
@@ -92,6 +97,15 @@ impl Payload for Compact {
         Ok(Self { types: plain.types, body, ..changed })
     }
 
+    fn read_quickly(decoder: &Decoder, text: &str) -> Option<Self> {
+        if decoder.transforms().is_some() {
+            return None;
+        }
+        let mut pen = decoder.common().names.pen();
+        let parts = Parts::read_quickly(decoder, text, &mut pen)?;
+        Some(Self::new(decoder, parts, pen))
+    }
+
     fn key(&self) -> ObjectKey {
         self.meta.key().clone()
     }
@@ -106,8 +120,12 @@ impl Payload for Compact {
     }
 
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
-        let (form, made) =
-            self.forms.get(|| self.assemble(!K::metadata_api())).map_err(|error| self.mismatch(error))?;
+        // A reader's mistake is the reader's error, and not the end of its task: as it is where the kind is kept typed.
+        let make = || {
+            catch_unwind(AssertUnwindSafe(|| self.assemble(!K::metadata_api())))
+                .unwrap_or_else(|_| Err(Error::custom("the type's own code panicked")))
+        };
+        let (form, made) = self.forms.get(make).map_err(|error| self.mismatch(error))?;
         if made {
             self.common.registry.add(self);
         }

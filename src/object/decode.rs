@@ -8,7 +8,7 @@ use super::{
     compact_meta::CompactMeta,
     error::Undecodable,
     key::ObjectKey,
-    packed::Pen,
+    packed::{Pen, Quick},
     payload::Payload,
     transform::Transform,
     weight::Weights,
@@ -64,6 +64,9 @@ impl Decoder {
         let payload = catch_unwind(AssertUnwindSafe(|| {
             // Looked at once, and not string by string.
             let text = str::from_utf8(json).map_err(Error::custom)?;
+            if let Some(payload) = P::read_quickly(self, text) {
+                return Ok(payload);
+            }
             let mut deserializer = serde_json::Deserializer::from_str(text);
             let payload = self.seed().deserialize(&mut deserializer)?;
             deserializer.end().map(|()| payload)
@@ -103,7 +106,7 @@ impl Decoder {
         }
     }
 
-    pub(super) fn types(&self) -> &Arc<TypeMeta> {
+    pub(crate) fn types(&self) -> &Arc<TypeMeta> {
         &self.types
     }
 
@@ -175,24 +178,65 @@ impl<'de> Visitor<'de> for ReadParts<'_, '_> {
                 },
             }
         }
-        let mut meta = meta.unwrap_or_default();
+        Parts::new(self.decoder, [api_version, kind], meta.unwrap_or_default())
+    }
+}
+
+impl Parts {
+    /// From what an object says of its version and kind, if it does, and its metadata.
+    fn new<E: Error>(decoder: &Decoder, said: [Option<Text<'_>>; 2], mut meta: WireMeta<'_>) -> Result<Self, E> {
         match meta.managed_fields {
-            Some(fields) if self.decoder.managed_fields => {
-                Vec::<ManagedFieldsEntry>::deserialize(fields).map_err(A::Error::custom)?;
+            Some(fields) if decoder.managed_fields => {
+                Vec::<ManagedFieldsEntry>::deserialize(fields).map_err(E::custom)?;
             }
             _ => meta.managed_fields = None,
         }
         let key = meta.key().ok_or_else(no_name)?;
         let meta = CompactMeta::pack(key, &mut meta);
-        let given = &self.decoder.types;
-        let [api_version, kind] = [(api_version, &given.api_version), (kind, &given.kind)]
-            .map(|(said, given)| said.map_or(given.as_str().into(), |said| said.0));
+        let given = &decoder.types;
+        let [api_version, kind] = said.map(|said| said.map(|said| said.0));
+        let api_version = api_version.unwrap_or(given.api_version.as_str().into());
+        let kind = kind.unwrap_or(given.kind.as_str().into());
         let types = if *api_version == given.api_version && *kind == given.kind {
             given.clone()
         } else {
             Arc::new(TypeMeta { api_version: api_version.into_owned(), kind: kind.into_owned() })
         };
-        Ok(Parts { types, meta })
+        Ok(Self { types, meta })
+    }
+
+    /// From a message that is in the words that servers use; nothing if it is not, or if anything is wrong. `pen` writes down the other fields.
+    pub(super) fn read_quickly(decoder: &Decoder, text: &str, pen: &mut Pen<'_>) -> Option<Self> {
+        let mut message = Quick::new(text);
+        let (mut said, mut meta) = ([None, None], None);
+        message.eat(b'{')?;
+        loop {
+            message.eat(b'"')?;
+            let name = message.string()?;
+            message.eat(b':')?;
+            match &*name {
+                "apiVersion" | "kind" => {
+                    message.eat(b'"')?;
+                    said[usize::from(name == "kind")] = Some(Text(message.string()?));
+                }
+                "metadata" => {
+                    let mut values = serde_json::Deserializer::from_str(message.rest()).into_iter::<WireMeta<'_>>();
+                    meta = Some(values.next()?.ok()?);
+                    message.pass(values.byte_offset());
+                }
+                name => {
+                    pen.field(name);
+                    message.value(pen)?;
+                }
+            }
+            match message.next()? {
+                b',' => {}
+                b'}' => break,
+                _ => return None,
+            }
+        }
+        message.end()?;
+        Self::new::<serde_json::Error>(decoder, said, meta?).ok()
     }
 }
 

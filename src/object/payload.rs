@@ -28,6 +28,12 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
     /// One object of a message. See [`Decoder::decode`].
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error>;
 
+    /// The same of a message that is one object, if that is in the words that servers use: if it is not, or if anything is wrong, somebody has to
+    /// [read](Self::read) it.
+    fn read_quickly(_: &Decoder, _: &str) -> Option<Self> {
+        None
+    }
+
     fn key(&self) -> ObjectKey;
 
     fn meta(&self) -> Meta<'_>;

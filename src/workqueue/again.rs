@@ -69,7 +69,7 @@ impl<K: Key> RunWatch<K> {
     }
 
     pub(crate) fn is_queued_again(&self) -> bool {
-        let now = self.queue.0.now();
+        let now = self.queue.0.clock.now();
         self.queue.0.change(|state, _| {
             state.pass(now);
             self.is_going_on(state) && state.is_queued_again(self.slot)
@@ -78,7 +78,7 @@ impl<K: Key> RunWatch<K> {
 
     /// Whether it is, and if not, when it will be, as far as that is known; who asks is woken when that changes.
     fn look(&self, waker: &Waker) -> Result<(), Option<u64>> {
-        let now = self.queue.0.now();
+        let now = self.queue.0.clock.now();
         self.queue.0.change(|state, _| {
             state.pass(now);
             if !self.is_going_on(state) {

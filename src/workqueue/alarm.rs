@@ -11,7 +11,7 @@ pub(super) struct Alarm(Option<(u64, Pin<Box<Sleep>>)>);
 impl Alarm {
     /// Set it; true if whoever polls may sleep on.
     pub(super) fn poll<K: Key>(&mut self, queue: &Shared<K>, at: Option<u64>, cx: &mut Context<'_>) -> bool {
-        let Some((at, deadline)) = at.and_then(|at| Some((at, queue.instant(at)?))) else {
+        let Some((at, deadline)) = at.and_then(|at| Some((at, queue.clock.instant(at)?))) else {
             self.0 = None;
             return true;
         };

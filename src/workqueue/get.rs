@@ -55,14 +55,11 @@ impl<K: Key> Future for Get<'_, K> {
                 if state.phase == Phase::Closed {
                     return Ok(None);
                 }
-                // Many of those who are woken come too late: they need not read the clock.
-                let item = state.may_have_ready().then(|| this.queue.0.now()).and_then(|now| {
-                    let slot = state.take(now, this.queue.0.timing)?;
-                    Some(Item::new(this.queue, &state.slots, slot, now))
-                });
+                let item =
+                    state.take(&this.queue.0.clock, this.queue.0.timing).map(|slot| Item::new(this.queue, state, slot));
                 match item {
                     Some(item) => Ok(Some(item)),
-                    None if state.phase == Phase::Open => {
+                    None if state.gives_more() => {
                         let Asleep { id, alarm } = state.sleep(cx.waker());
                         *waiter = Some(id);
                         Err(alarm)

@@ -3,14 +3,14 @@
 use super::{
     Key, Next, Outcome, Priority, Reason, WorkQueue,
     again::RunWatch,
+    clock::Time,
+    finish::{End, Ended},
     get::Get,
     queue::Place,
-    shutdown::Phase,
-    slots::Slots,
-    state::{End, Ended, NEVER},
+    state::{NEVER, State},
     waiters::Asleep,
 };
-use crate::sync::Instant;
+use crate::sync::{Instant, stamp};
 use std::{
     fmt,
     future::poll_fn,
@@ -45,16 +45,17 @@ struct Held<K> {
 
 impl<K: Key> Held<K> {
     #[inline]
-    fn new(slots: &Slots<K>, at: u32, now: u64) -> Self {
-        let slot = &slots[at];
+    fn new(state: &State<K>, at: u32) -> Self {
+        let slot = &state.slots[at];
+        let began = state.runs.get(slot.place).started;
         Self {
             key: slot.key.clone().expect("a slot in use has a key"),
             slot: at,
             run: slot.place,
             priority: Priority(slot.priority),
             attempts: slot.attempts,
-            waited: now.saturating_sub(slot.ready_at),
-            began: now,
+            waited: began.saturating_sub(slot.ready_at),
+            began,
         }
     }
 }
@@ -68,19 +69,15 @@ impl<K: Key> Held<K> {
 
     /// The old key comes back, to be dropped without the lock.
     #[inline]
-    fn become_next(&mut self, slots: &Slots<K>, at: u32, now: u64) -> K {
-        let slot = &slots[at];
-        (self.slot, self.run, self.attempts) = (at, slot.place, slot.attempts);
-        self.priority = Priority(slot.priority);
-        (self.waited, self.began) = (now.saturating_sub(slot.ready_at), now);
-        std::mem::replace(&mut self.key, slot.key.clone().expect("a slot in use has a key"))
+    fn become_next(&mut self, state: &State<K>, at: u32) -> K {
+        std::mem::replace(self, Self::new(state, at)).key
     }
 }
 
 impl<K: Key> Item<K> {
     #[inline]
-    pub(super) fn new(queue: &WorkQueue<K>, slots: &Slots<K>, at: u32, now: u64) -> Self {
-        Self { queue: queue.clone(), held: Held::new(slots, at, now), error: None, finished: false }
+    pub(super) fn new(queue: &WorkQueue<K>, state: &State<K>, at: u32) -> Self {
+        Self { queue: queue.clone(), held: Held::new(state, at), error: None, finished: false }
     }
 
     /// The key.
@@ -103,9 +100,9 @@ impl<K: Key> Item<K> {
         Duration::from_nanos(self.held.waited)
     }
 
-    /// When this worker got it: the clock was read then.
+    /// When this worker got it: a stamp.
     pub(crate) fn began(&self) -> Instant {
-        self.queue.0.instant(self.held.began).expect("it was read from the clock")
+        self.queue.0.clock.instant(self.held.began).expect("it was read from the clock")
     }
 
     /// Why it runs: the last reasons it was added with, oldest first.
@@ -128,7 +125,7 @@ impl<K: Key> Item<K> {
     /// Added again since this run began, and ready: it runs once more when this run ends. One added with a delay that has not
     /// passed does not count.
     pub fn is_queued_again(&self) -> bool {
-        let now = self.queue.0.now();
+        let now = self.queue.0.clock.now();
         self.queue.0.change(|state, _| {
             state.pass(now);
             state.is_queued_again(self.held.slot)
@@ -152,7 +149,7 @@ impl<K: Key> Item<K> {
         let end = self.end(outcome);
         let asleep = poll_fn(|cx| match coop::poll_proceed(cx) {
             Poll::Ready(progress) => {
-                let asleep = self.finish_and_take(end, outcome.priority, self.queue.0.now(), Some(cx.waker()));
+                let asleep = self.finish_and_take(end, outcome.priority, stamp(), Some(cx.waker()));
                 if !self.finished {
                     progress.made_progress();
                 }
@@ -175,13 +172,13 @@ impl<K: Key> Item<K> {
 
     /// [`Self::finish`] and [`WorkQueue::try_get`] under one lock.
     pub fn finish_and_try_get(self, outcome: Outcome) -> Option<Self> {
-        self.finish_and_try_get_at(outcome, Instant::now())
+        self.finish_and_try_get_at(outcome, stamp())
     }
 
-    /// The same for somebody who has just read the clock.
-    pub(crate) fn finish_and_try_get_at(mut self, outcome: Outcome, now: Instant) -> Option<Self> {
-        let (end, now) = (self.end(outcome), self.queue.0.since_epoch(now));
-        self.finish_and_take(end, outcome.priority, now, None);
+    /// The same for somebody who has just taken a stamp.
+    pub(crate) fn finish_and_try_get_at(mut self, outcome: Outcome, stamp: Instant) -> Option<Self> {
+        let end = self.end(outcome);
+        self.finish_and_take(end, outcome.priority, stamp, None);
         if self.finished { None } else { Some(self) }
     }
 
@@ -194,7 +191,7 @@ impl<K: Key> Item<K> {
     /// [`Self::park`], but no longer than `bound`.
     pub fn park_for(mut self, bound: Duration) {
         let bound = u64::try_from(bound.as_nanos()).unwrap_or(NEVER);
-        let until = self.queue.0.now().saturating_add(bound).min(NEVER - 1);
+        let until = self.queue.0.clock.now().saturating_add(bound).min(NEVER - 1);
         self.finish_with(End::Park(until), None);
     }
 
@@ -204,15 +201,15 @@ impl<K: Key> Item<K> {
         let queue = &self.queue.0;
         match outcome.next {
             Next::Done => End::Success,
-            Next::After(delay) => End::Again(queue.due(delay, Instant::now())),
+            Next::After(delay) => End::Again(queue.clock.due(delay, Instant::now())),
             Next::RateLimited { at_least } => {
                 let now = Instant::now();
                 let delay = queue.limit(&self.held.key, Place::Slot(self.held.slot), now);
-                End::Retry(queue.due(delay.max(at_least), now))
+                End::Retry(queue.clock.due(delay.max(at_least), now))
             }
             Next::Retry(delay) => {
                 queue.count_attempt(self.held.slot);
-                End::Retry(queue.due(delay, Instant::now()))
+                End::Retry(queue.clock.due(delay, Instant::now()))
             }
         }
     }
@@ -220,10 +217,10 @@ impl<K: Key> Item<K> {
     fn finish_with(&mut self, end: End, priority: Option<Priority>) {
         let Self { queue: WorkQueue(queue), held, error, finished } = self;
         *finished = true;
-        let now = queue.timing.then(|| queue.now());
+        let ended_at = queue.timing.then(|| queue.clock.stamp());
         let mut done = None;
         queue.change(|state, wakes| {
-            state.finish(held.ended(end, priority, error), now, || queue.now(), wakes, &mut done);
+            state.finish(held.ended(end, priority, error), ended_at, &queue.clock, wakes, &mut done);
         });
     }
 
@@ -232,20 +229,21 @@ impl<K: Key> Item<K> {
         &mut self,
         end: End,
         priority: Option<Priority>,
-        now: u64,
+        stamp: Instant,
         waker: Option<&Waker>,
     ) -> Option<Asleep> {
         let Self { queue: WorkQueue(queue), held, error, finished } = self;
         *finished = true;
         let mut asleep = None;
+        let time = queue.clock.stamped(stamp);
         let (mut done, mut old) = (None, None); // Keys, to be dropped without the lock.
         queue.change(|state, wakes| {
             let ended = held.ended(end, priority, error);
-            state.finish(ended, queue.timing.then_some(now), || now, wakes, &mut done);
-            if let Some(at) = state.take(now, queue.timing) {
+            state.finish(ended, queue.timing.then(|| time.stamp()), &time, wakes, &mut done);
+            if let Some(at) = state.take(&time, queue.timing) {
                 *finished = false;
-                old = Some(held.become_next(&state.slots, at, now));
-            } else if let Some(waker) = waker.filter(|_| state.phase == Phase::Open) {
+                old = Some(held.become_next(state, at));
+            } else if let Some(waker) = waker.filter(|_| state.gives_more()) {
                 asleep = Some(state.sleep(waker));
             }
         });

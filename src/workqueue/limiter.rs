@@ -56,10 +56,12 @@ impl<K: Key> Limiter<K> {
         let tolerance = interval.saturating_mul(burst.max(1) - 1);
         Self::new(move |_, _, now| {
             let mut state = state.lock();
-            let debt =
-                state.map_or(Duration::ZERO, |(since, debt)| debt.saturating_sub(now.saturating_duration_since(since)));
-            *state = Some((now, debt.saturating_add(interval)));
-            debt.saturating_sub(tolerance)
+            let (since, debt) = state.unwrap_or((now, Duration::ZERO));
+            let debt = debt.saturating_sub(now.saturating_duration_since(since));
+            // Two threads may come in another order than that in which they read the clock: `since` never goes back.
+            let since = since.max(now);
+            *state = Some((since, debt.saturating_add(interval)));
+            debt.saturating_add(since.saturating_duration_since(now)).saturating_sub(tolerance)
         })
     }
 

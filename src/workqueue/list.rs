@@ -52,6 +52,16 @@ impl List {
         self.tail = node;
     }
 
+    pub(super) fn push_front(&mut self, nodes: &mut impl Nodes, node: u32) {
+        *nodes.links(node) = Links { prev: NIL, next: self.head };
+        if self.head == NIL {
+            self.tail = node;
+        } else {
+            nodes.links(self.head).prev = node;
+        }
+        self.head = node;
+    }
+
     /// Take `node`, which must be in this list, out of it.
     pub(super) fn unlink(&mut self, nodes: &mut impl Nodes, node: u32) {
         let Links { prev, next } = *nodes.links(node);
@@ -99,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_behaves_like_a_deque(steps in prop::collection::vec((0..4u8, 0..16u32), 0..200)) {
+        fn a_list_behaves_like_a_deque(steps in prop::collection::vec((0..5u8, 0..16u32), 0..200)) {
             let mut nodes = vec![Links::UNLINKED; 16];
             let (mut list, mut model) = (List::EMPTY, VecDeque::new());
             for (step, node) in steps {
@@ -107,6 +117,10 @@ mod tests {
                     0 if !model.contains(&node) => {
                         list.push_back(&mut nodes, node);
                         model.push_back(node);
+                    }
+                    4 if !model.contains(&node) => {
+                        list.push_front(&mut nodes, node);
+                        model.push_front(node);
                     }
                     1 => prop_assert_eq!(list.pop_front(&mut nodes), model.pop_front()),
                     2 => prop_assert_eq!(list.pop_back(&mut nodes), model.pop_back()),

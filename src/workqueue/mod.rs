@@ -16,13 +16,17 @@
 //!   make the next wait longer.
 //! * **Parking.** A key can wait for an event of yours instead of a time: [`Item::park`], [`WorkQueue::unpark`].
 //! * **Shutdown**, three ways: [`close`](WorkQueue::close) drops what is queued, [`close_after_ready`](WorkQueue::close_after_ready) hands out what is
-//!   ready, [`drain`](WorkQueue::drain) also waits for the workers. Keys waiting for a time or parked are dropped in all three.
+//!   ready, and what runs and was added again, before getters get `None`; [`drain`](WorkQueue::drain) also waits for the workers. Keys waiting for a time or parked are dropped in all three.
 //! * **Looking inside**: [`snapshot`](WorkQueue::snapshot) shows every key, [`stats`](WorkQueue::stats) the numbers, [`Metrics`] exports them.
 //!
 //! Time is tokio's, so tests run on paused time. Delays tick at tokio's millisecond: never early. Nothing is spawned: getters that
-//! sleep keep the time, and due keys are found when someone adds, gets, asks for the length or looks inside. What holds the lock
-//! longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
+//! sleep keep the time, and due keys are found when someone adds, gets, asks for the length or looks inside. Two getters keep it, so that
+//! one that is alive and not polled makes keys 10 ms late and no more.
+//!
+//! What holds the lock longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
 //! takes some 10 ns for each of them; so does tidying up, about once for every million keys that came and went if so many were there at once.
+//! [`close_after_ready`](WorkQueue::close_after_ready) and [`drain`](WorkQueue::drain) look at every key once, and free each that
+//! waits for a time or is parked: the more there are, the longer.
 //!
 //! ```
 //! use std::time::Duration;
@@ -55,12 +59,15 @@
 
 mod again;
 mod alarm;
+mod clock;
 mod drain;
+mod finish;
 mod get;
 mod item;
 mod limiter;
 mod list;
 mod metrics;
+mod panics;
 mod queue;
 mod ready;
 mod reasons;
@@ -87,14 +94,23 @@ pub use stats::{BandStats, Histogram, Stats};
 use serde::{Serialize, Serializer};
 use std::{fmt, hash::Hash, sync::Arc, time::Duration};
 
+/// The clock that says when a key came and went. For our own benches; no part of the API.
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub fn stamp() -> crate::sync::Instant {
+    crate::sync::stamp()
+}
+
 /// What can be queued. Never implement it. `Debug` is how a key appears in logs and on the debug page. Its `Eq`, `Hash` and `Clone`
-/// run under the queue's lock or beside it: they should be cheap, must not panic and must not call the queue.
+/// run under the queue's lock or beside it: they should be cheap, must not panic and must not call the queue. Its `Drop` runs without the
+/// lock and may call the queue, but must not panic either.
 pub trait Key: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {}
 impl<T: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> Key for T {}
 
 /// Higher runs first. Any number is allowed; metrics show it as the nearest named [`Band`].
 ///
-/// Without one, a key is added at [`Priority::NORMAL`] and requeued at the priority that it had.
+/// Without one, a key is added at [`Priority::NORMAL`] and requeued at the priority that it had. A few levels are meant: each that keys
+/// have at a time costs a little under the lock, so do not make a priority of a time or a number of your own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Priority(pub i32);
 
@@ -143,6 +159,7 @@ impl Band {
 }
 
 /// Why a key is queued, for logs, spans and the debug page. Equal texts are kept once per queue; a key keeps its last three.
+/// While 65,535 different texts are kept, further ones are not: say what happened, and leave names and numbers to the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Reason(Arc<str>);
@@ -181,7 +198,7 @@ pub struct Add {
     pub rate_limited: bool,
     /// Default: [`Priority::NORMAL`].
     pub priority: Option<Priority>,
-    /// Default: none.
+    /// Not kept if it is one text too many, see [`Reason`]; the key is added all the same. Default: none.
     pub reason: Option<Reason>,
     /// Let the delay replace a pending one, also an earlier one: to postpone or debounce. A key that is ready already
     /// stays ready. Default: false.
@@ -250,7 +267,8 @@ impl Outcome {
 pub struct QueueOptions<K> {
     /// Label of the metrics; empty means no metrics. Default: empty.
     pub name: String,
-    /// How long failing keys wait. Default: 5 ms, doubled per attempt, at most 1000 s.
+    /// How long failing keys wait. Default: 5 ms, doubled per attempt, at most 1000 s, without jitter: keys that fail in one instant come back in one
+    /// instant. [`Limiter::jitter`] and [`Limiter::bucket`] spread them.
     pub limiter: Limiter<K>,
     /// One turn in this many goes to the oldest key of a lower priority; 0 is strict order, 1 means 2. Default: 16.
     pub share: u32,

@@ -1,11 +1,13 @@
 //! The handle: [`WorkQueue`], what it does under one lock, and whom it wakes after.
 
 use super::{
-    Add, Item, Key, Priority, QueueOptions, Stats,
+    Add, Item, Key, Priority, QueueOptions, Reason, Stats,
+    clock::{Clock, Time},
     drain::Drain,
     get::Get,
     limiter::{Limiter, default_delay},
     metrics::Probe,
+    panics::discard,
     shutdown::Phase,
     state::{State, When},
     table::KeyHash,
@@ -45,8 +47,7 @@ pub(super) struct Shared<K> {
     state: CalmMutex<State<K>>,
     hasher: DefaultHashBuilder,
     limiter: Limiter<K>,
-    /// Zero of the queue's clock.
-    epoch: Instant,
+    pub(super) clock: Clock,
     /// Measure how long keys wait and run.
     pub(super) timing: bool,
 }
@@ -85,30 +86,6 @@ impl<K: Key> fmt::Debug for WorkQueue<K> {
 impl<K> Shared<K> {
     pub(super) fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock()
-    }
-
-    /// Nanoseconds since the queue was made.
-    #[inline]
-    pub(super) fn now(&self) -> u64 {
-        self.since_epoch(Instant::now())
-    }
-
-    pub(super) fn since_epoch(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.epoch);
-        since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
-    }
-
-    pub(super) fn instant(&self, nanos: u64) -> Option<Instant> {
-        self.epoch.checked_add(Duration::from_nanos(nanos))
-    }
-
-    /// `delay` after `now`, as a moment of the queue's clock; 0 is now itself.
-    pub(super) fn due(&self, delay: Duration, now: Instant) -> u64 {
-        if delay.is_zero() {
-            return 0;
-        }
-        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        self.since_epoch(now).saturating_add(delay)
     }
 }
 
@@ -151,7 +128,8 @@ impl<K: Key> Shared<K> {
         drop(state);
         drop(copy);
         let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, now)));
-        limited.unwrap_or_else(|_| {
+        limited.unwrap_or_else(|panic| {
+            discard(panic);
             self.lock().counters.limiter_panics += 1;
             default_delay(attempt)
         })
@@ -167,7 +145,7 @@ impl<K: Key> Shared<K> {
 }
 
 impl<K: Key> WorkQueue<K> {
-    /// An empty queue.
+    /// An empty queue. The first one in a process finds out how fast the processor's counter runs, which takes some 20 ms: times are read from it.
     pub fn new(options: QueueOptions<K>) -> Self {
         let QueueOptions { name, limiter, share, metrics } = options;
         let metrics = metrics.filter(|_| !name.is_empty());
@@ -175,7 +153,7 @@ impl<K: Key> WorkQueue<K> {
             state: CalmMutex::new(State::new(share)),
             hasher: DefaultHashBuilder::default(),
             limiter,
-            epoch: Instant::now(),
+            clock: Clock::new(),
             timing: metrics.is_some(),
         }));
         if let Some(metrics) = metrics {
@@ -187,11 +165,22 @@ impl<K: Key> WorkQueue<K> {
     /// Add a key, ready now, at [`Priority::NORMAL`]. Ignored after a shutdown.
     #[inline]
     pub fn add(&self, key: K) {
+        self.put(key, |_, _| When::Now, (Priority::NORMAL, None), &self.0.clock);
+    }
+
+    /// `when` tells when it may run.
+    #[inline]
+    fn put(
+        &self,
+        key: K,
+        when: impl FnOnce(KeyHash, &K) -> When,
+        (priority, reason): (Priority, Option<&Reason>),
+        time: &impl Time,
+    ) {
         let hash = self.0.hash(&key);
+        let when = when(hash, &key);
         let mut key = Some(key);
-        self.0.change(|state, wakes| {
-            state.add((hash, &mut key), (When::Now, Priority::NORMAL.0, None), || self.0.now(), wakes);
-        });
+        self.0.change(|state, wakes| state.add((hash, &mut key), (when, priority.0, reason), time, wakes));
     }
 
     /// Add a key, ready after a delay.
@@ -206,17 +195,17 @@ impl<K: Key> WorkQueue<K> {
 
     /// Add a key as told.
     pub fn add_with(&self, key: K, add: Add) {
+        let how = (add.priority.unwrap_or_default(), add.reason.as_ref());
+        if add.after.is_none() && !add.rate_limited {
+            return self.put(key, |_, _| When::Now, how, &self.0.clock);
+        }
         let now = Instant::now();
-        let hash = self.0.hash(&key);
-        let when = self.when(hash, &key, &add, now);
-        let how = (when, add.priority.unwrap_or_default().0, add.reason.as_ref());
-        let now = self.0.since_epoch(now);
-        let mut key = Some(key);
-        self.0.change(|state, wakes| state.add((hash, &mut key), how, || now, wakes));
+        self.put(key, |hash, key| self.when(hash, key, &add, now), how, &self.0.clock.since_epoch(now));
     }
 
     /// Add many keys alike, for less than one by one. Others get their turn in between.
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>, add: Add) {
+        let priority = add.priority.unwrap_or_default().0;
         let mut keys = keys.into_iter();
         loop {
             let batch: Vec<_> = keys.by_ref().take(BATCH).collect();
@@ -229,13 +218,13 @@ impl<K: Key> WorkQueue<K> {
                 .map(|key| {
                     let hash = self.0.hash(&key);
                     let when = self.when(hash, &key, &add, now);
-                    (hash, Some(key), (when, add.priority.unwrap_or_default().0, add.reason.as_ref()))
+                    (hash, Some(key), when)
                 })
                 .collect();
-            let now = self.0.since_epoch(now);
+            let now = self.0.clock.since_epoch(now);
             self.0.change(|state, wakes| {
-                for (hash, key, how) in &mut batch {
-                    state.add((*hash, key), *how, || now, wakes);
+                for (hash, key, when) in &mut batch {
+                    state.add((*hash, key), (*when, priority, add.reason.as_ref()), &now, wakes);
                 }
             });
         }
@@ -249,7 +238,7 @@ impl<K: Key> WorkQueue<K> {
             (None, Some(limited)) => limited,
             (after, None) => after.unwrap_or_default(),
         };
-        When::at(self.0.due(delay, now), add.rate_limited, add.replace_timer)
+        When::at(self.0.clock.due(delay, now), add.rate_limited, add.replace_timer)
     }
 
     /// The next key, `None` once shut down. Dropping the future loses nothing.
@@ -263,17 +252,16 @@ impl<K: Key> WorkQueue<K> {
     /// The next key if one is ready.
     #[inline]
     pub fn try_get(&self) -> Option<Item<K>> {
-        let now = self.0.now();
         self.0.change(|state, _| {
-            let slot = state.take(now, self.0.timing)?;
-            Some(Item::new(self, &state.slots, slot, now))
+            let slot = state.take(&self.0.clock, self.0.timing)?;
+            Some(Item::new(self, state, slot))
         })
     }
 
     /// Make a parked key ready. If it runs, parking it at the end of that run does not last. Otherwise nothing happens, and this is false.
     pub fn unpark(&self, key: &K) -> bool {
         let hash = self.0.hash(key);
-        let now = self.0.now();
+        let now = self.0.clock.now();
         self.0.change(|state, _| state.slots.find(hash, key).is_some_and(|slot| state.unpark(slot, now)))
     }
 
@@ -304,7 +292,7 @@ impl<K: Key> WorkQueue<K> {
 
     /// Keys ready to run, with those that will be when their present run ends; without those that wait for a time or are parked.
     pub fn len(&self) -> usize {
-        let now = self.0.now();
+        let now = self.0.clock.now();
         self.0.change(|state, _| {
             state.pass(now);
             state.len()
@@ -329,18 +317,19 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// Shut down, but hand out what is ready before getters get `None`. A key that runs and was added again is ready when that run
-    /// ends: whoever ends it gets it next.
+    /// ends: until then getters that find nothing wait for it.
     pub fn close_after_ready(&self) {
         self.shut_down(Phase::HandOut);
     }
 
     fn shut_down(&self, phase: Phase) {
-        let now = self.0.now();
-        self.0.change(|state, wakes| state.shut_down(phase, now, wakes));
+        let now = self.0.clock.now();
+        self.0.change(|state, _| state.shut_down(phase, now));
     }
 
     /// [`close_after_ready`](Self::close_after_ready), then wait until everything was handed out and no run is left, or
-    /// [`close`](Self::close) ends the wait. It is the workers that empty the queue: without any it waits. Dropping the future leaves the queue shut down.
+    /// [`close`](Self::close) ends the wait. It is those who get keys that empty the queue, whoever ends the runs: without any it waits.
+    /// Dropping the future leaves the queue shut down.
     pub async fn drain(&self) {
         self.close_after_ready();
         Drain::new(self).await;

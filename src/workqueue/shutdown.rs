@@ -1,6 +1,7 @@
 //! Shutting a queue down.
 //!
-//! Invariant: a shutdown only goes on, from open to handing out to closed, and nothing is added once it has begun.
+//! Invariant: a shutdown only goes on, from open to handing out to closed, and nothing is added once it has begun. While it hands
+//! out, getters sleep as long as a key that runs will be ready again, and no longer.
 
 use super::{
     Key,
@@ -8,7 +9,6 @@ use super::{
     reasons::Reasons,
     slots::{Pending, Slots},
     state::State,
-    waiters::Wakes,
     wheel::Wheel,
 };
 use std::task::Waker;
@@ -17,7 +17,7 @@ use std::task::Waker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Open,
-    /// No adds; what is ready is handed out.
+    /// No adds; what is ready, or will be when its run ends, is handed out.
     HandOut,
     /// No adds, nothing is handed out.
     Closed,
@@ -25,7 +25,7 @@ pub(super) enum Phase {
 
 impl<K: Key> State<K> {
     /// Go on to `phase`; what is dropped comes back, to be freed without the lock.
-    pub(super) fn shut_down(&mut self, phase: Phase, now: u64, wakes: &mut Wakes) -> Option<Dropped<K>> {
+    pub(super) fn shut_down(&mut self, phase: Phase, now: u64) -> Option<Dropped<K>> {
         if self.phase >= phase {
             return None;
         }
@@ -53,8 +53,16 @@ impl<K: Key> State<K> {
             });
             Dropped { _slots: None, _keys: keys, _reasons: None, _wheel: wheel }
         };
-        self.waiters.wake_all(wakes);
         Some(dropped)
+    }
+
+    /// Whether a getter that finds nothing may find something later.
+    pub(super) fn gives_more(&self) -> bool {
+        match self.phase {
+            Phase::Open => true,
+            Phase::HandOut => self.len() > 0,
+            Phase::Closed => false,
+        }
     }
 
     /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then, unless `drainer` leaves.

@@ -4,12 +4,13 @@
 //! worker, and joins the ready ones when the run ends. From that follows that no key is in two workers, and that any number of adds
 //! during a run lead to one more run.
 //!
-//! Nothing here waits, wakes or reads a clock: times come in as nanoseconds since the queue was made, whom to wake goes out as
-//! [`Wakes`], to be called without the lock.
+//! Nothing here waits or wakes: whom to wake goes out as [`Wakes`], to be called without the lock. Times are moments of the [queue's
+//! clock](super::clock), which is read only where it matters.
 
 use super::{
     Key, Reason,
     again::Watchers,
+    clock::Time,
     ready::Ready,
     reasons::{ReasonIds, Reasons},
     runs::{Run, Runs},
@@ -20,7 +21,8 @@ use super::{
     waiters::{Asleep, Waiters, Wakes},
     wheel::Wheel,
 };
-use std::{collections::HashMap, sync::Arc, task::Waker};
+use hashbrown::HashMap;
+use std::{sync::Arc, task::Waker};
 
 /// No time: for keys parked without a bound.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -68,32 +70,6 @@ impl When {
     }
 }
 
-/// A run that ends.
-pub(super) struct Ended<'a> {
-    pub(super) slot: u32,
-    pub(super) run: u32,
-    pub(super) end: End,
-    /// Of the requeue.
-    pub(super) priority: i32,
-    /// Taken if there is one.
-    pub(super) error: &'a mut Option<Arc<str>>,
-}
-
-/// How a run ends. Times are moments of the queue's clock; 0 is now.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    /// Leave everything as it is.
-    Drop,
-    /// Forget failed attempts.
-    Success,
-    /// Forget failed attempts; once more at this time.
-    Again(u64),
-    /// Once more at this time, as the limiter said.
-    Retry(u64),
-    /// Until unparked, or this time.
-    Park(u64),
-}
-
 impl<K: Key> State<K> {
     pub(super) fn new(share: u32) -> Self {
         Self {
@@ -120,14 +96,14 @@ impl<K: Key> State<K> {
         self.ready.len() + self.again
     }
 
-    /// Add the key that is given, or merge with what it waits for already. `now` is called only if it matters. The key is taken
-    /// unless the queue has it already or takes no more.
+    /// Add the key that is given, or merge with what it waits for already. The key is taken unless the queue has it already or
+    /// takes no more.
     #[inline]
     pub(super) fn add(
         &mut self,
         (hash, key): (KeyHash, &mut Option<K>),
         (when, priority, reason): (When, i32, Option<&Reason>),
-        now: impl Fn() -> u64,
+        time: &impl Time,
         wakes: &mut Wakes,
     ) {
         if self.phase != Phase::Open {
@@ -138,15 +114,15 @@ impl<K: Key> State<K> {
         if let Some(reason) = reason {
             self.reasons.push(&mut self.slots[at].reasons, reason);
         }
-        self.merge(at, when, priority, now, wakes);
+        self.merge(at, when, priority, time, wakes);
     }
 
     /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
     /// behind the others of its new priority; parked keys stay parked.
-    fn merge(&mut self, at: u32, when: When, priority: i32, now: impl Fn() -> u64, wakes: &mut Wakes) {
+    pub(super) fn merge(&mut self, at: u32, when: When, priority: i32, time: &impl Time, wakes: &mut Wakes) {
         // A key that stays where it is does not care about the time.
         let stays = self.slots[at].pending == Pending::Worker && priority <= self.slots[at].priority;
-        let now = if stays { 0 } else { self.pass(now()) };
+        let now = if stays { 0 } else { self.now(time) };
         let slot = &mut self.slots[at];
         if let When::At { due, backoff, replace } = when {
             self.counters.retries += 1;
@@ -196,7 +172,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    fn make_ready(&mut self, at: u32, ready_at: u64) {
+    pub(super) fn make_ready(&mut self, at: u32, ready_at: u64) {
         let slot = &mut self.slots[at];
         slot.pending = Pending::Worker;
         slot.ready_at = ready_at;
@@ -220,23 +196,35 @@ impl<K: Key> State<K> {
         self.set_alarm(at, wakes);
     }
 
-    fn set_alarm(&mut self, at: u32, wakes: &mut Wakes) {
-        if self.wheel.next_due().is_none_or(|first| self.slots[at].ready_at < first) {
-            self.waiters.alarm_changed(wakes);
+    pub(super) fn set_alarm(&mut self, at: u32, wakes: &mut Wakes) {
+        let due = self.slots[at].ready_at;
+        if self.wheel.next_due().is_none_or(|first| due < first) {
+            self.waiters.first_due_changed(due, wakes);
         }
         self.wheel.push(&mut self.slots, at);
     }
 
-    /// Time has passed: make ready what is due. Whatever else happens at `now` comes after that.
+    /// What time it is, for something that happens: what is due by then is ready before that.
     #[inline]
-    pub(super) fn pass(&mut self, now: u64) -> u64 {
-        if self.wheel.next_due().is_some_and(|due| due <= now) {
-            self.expire(now);
+    pub(super) fn now(&mut self, time: &impl Time) -> u64 {
+        if self.wheel.next_due().is_none() {
+            return time.stamp();
         }
+        let now = time.now();
+        self.pass(now);
         now
     }
 
+    /// Time has passed: make ready what is due.
+    #[inline]
+    pub(super) fn pass(&mut self, now: u64) {
+        if self.wheel.next_due().is_some_and(|due| due <= now) {
+            self.expire(now);
+        }
+    }
+
     fn expire(&mut self, now: u64) {
+        self.waiters.dismiss_late(now);
         let Self { slots, wheel, ready, counters, again, delayed, parked, watchers, .. } = self;
         wheel.expire(slots, now, |slots, at| {
             let slot = &mut slots[at];
@@ -252,15 +240,13 @@ impl<K: Key> State<K> {
         });
     }
 
-    /// Whether a key is ready, or may be by now.
-    pub(super) fn may_have_ready(&self) -> bool {
-        self.ready.len() > 0 || self.wheel.next_due().is_some()
-    }
-
     /// Hand out the key whose turn it is: its slot, whose `place` is the number of the run.
     #[inline]
-    pub(super) fn take(&mut self, now: u64, timing: bool) -> Option<u32> {
-        self.pass(now);
+    pub(super) fn take(&mut self, time: &impl Time, timing: bool) -> Option<u32> {
+        if self.ready.len() == 0 && self.wheel.next_due().is_none() {
+            return None; // Many of those who are woken come too late: they need not read the clock.
+        }
+        let now = self.now(time);
         let at = self.ready.pop(&mut self.slots)?;
         let slot = &mut self.slots[at];
         let run = self.runs.start(Run {
@@ -284,120 +270,6 @@ impl<K: Key> State<K> {
         self.phase != Phase::Closed && self.slots[at].pending == Pending::Worker
     }
 
-    /// Count a failure and say how many there were before. A run that was ready before its backoff had elapsed is not the
-    /// retry that was waited for: it does not make the next wait longer.
-    pub(super) fn count_attempt(&mut self, at: u32) -> u32 {
-        let slot = &mut self.slots[at];
-        let early = slot.is_running() && self.runs.take_early(slot.place);
-        if slot.is_running() {
-            slot.backoff_until = 0; // What this run waited for is over; a new backoff begins.
-        }
-        if !early || slot.attempts == 0 {
-            slot.attempts = slot.attempts.saturating_add(1);
-        }
-        slot.attempts - 1
-    }
-
-    /// End a run, at `ended_at` if that is measured. `now` is called only if it matters. The key is put into `done` if nothing is
-    /// left to remember of it.
-    pub(super) fn finish(
-        &mut self,
-        ended: Ended<'_>,
-        ended_at: Option<u64>,
-        now: impl Fn() -> u64,
-        wakes: &mut Wakes,
-        done: &mut Option<K>,
-    ) {
-        let Ended { slot: at, run, end, priority, error } = ended;
-        let (started, mut reasons) = self.runs.end(run);
-        self.watchers.end(run);
-        if let Some(ended_at) = ended_at {
-            self.counters.worked.observe(ended_at.saturating_sub(started));
-        }
-        if self.phase == Phase::Closed {
-            self.counters.rejected += u64::from(matches!(end, End::Again(_) | End::Retry(_)));
-            self.reasons.release(&mut reasons);
-            return;
-        }
-        if let Some(error) = error.take() {
-            self.errors.insert(at, error);
-        }
-        let open = self.phase == Phase::Open;
-        if let End::Success | End::Again(_) = end {
-            self.forget_slot(at);
-        }
-        if let End::Park(until) = end {
-            self.park(at, until, priority, &mut reasons, &now, wakes);
-        }
-        self.reasons.release(&mut reasons);
-        if let End::Again(due) | End::Retry(due) = end {
-            if open {
-                let when = When::at(due, matches!(end, End::Retry(_)), false);
-                self.merge(at, when, priority, &now, wakes);
-            } else {
-                self.counters.rejected += 1;
-            }
-        }
-        let slot = &mut self.slots[at];
-        slot.running = Running::No;
-        if slot.pending == Pending::Worker {
-            if self.wheel.next_due().is_some() {
-                self.pass(now());
-            }
-            self.again -= 1;
-            self.ready.push(&mut self.slots, at);
-        }
-        if !open {
-            self.forget_slot(at);
-        }
-        self.free_if_idle(at, done);
-    }
-
-    fn park(
-        &mut self,
-        at: u32,
-        until: u64,
-        priority: i32,
-        reasons: &mut ReasonIds,
-        now: impl Fn() -> u64,
-        wakes: &mut Wakes,
-    ) {
-        if self.phase != Phase::Open {
-            return;
-        }
-        let added_meanwhile = self.slots[at].pending != Pending::Nothing;
-        self.withdraw(at);
-        let slot = &mut self.slots[at];
-        self.reasons.merge(reasons, &mut slot.reasons);
-        slot.priority = if added_meanwhile { slot.priority.max(priority) } else { priority };
-        if slot.running == Running::Unparked {
-            self.make_ready(at, now());
-            return;
-        }
-        slot.pending = Pending::Unpark;
-        slot.ready_at = until;
-        self.parked += 1;
-        if until != NEVER {
-            self.set_alarm(at, wakes);
-        }
-    }
-
-    /// End a key's parking, or see to it that parking the run that has it does not last. False if it is neither parked nor in a run.
-    pub(super) fn unpark(&mut self, at: u32, now: u64) -> bool {
-        self.pass(now);
-        let slot = &mut self.slots[at];
-        if slot.pending == Pending::Unpark {
-            self.withdraw(at);
-            self.make_ready(at, now);
-            return true;
-        }
-        let running = slot.is_running();
-        if running {
-            slot.running = Running::Unparked;
-        }
-        running
-    }
-
     /// Take back what a key waits for; a run of it goes on.
     pub(super) fn cancel(&mut self, at: u32, done: &mut Option<K>) -> bool {
         let waited = self.slots[at].pending != Pending::Nothing;
@@ -407,7 +279,7 @@ impl<K: Key> State<K> {
         waited
     }
 
-    fn withdraw(&mut self, at: u32) {
+    pub(super) fn withdraw(&mut self, at: u32) {
         let slot = &mut self.slots[at];
         match std::mem::replace(&mut slot.pending, Pending::Nothing) {
             Pending::Nothing => {}
@@ -432,7 +304,7 @@ impl<K: Key> State<K> {
         self.free_if_idle(at, done);
     }
 
-    fn forget_slot(&mut self, at: u32) {
+    pub(super) fn forget_slot(&mut self, at: u32) {
         let slot = &mut self.slots[at];
         (slot.attempts, slot.backoff_until) = (0, 0);
         if !self.errors.is_empty() {
@@ -441,7 +313,7 @@ impl<K: Key> State<K> {
     }
 
     #[inline]
-    fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) {
+    pub(super) fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) {
         if self.slots.free_if_idle(at, done) && !self.errors.is_empty() {
             self.errors.remove(&at);
         }
@@ -466,6 +338,9 @@ impl<K: Key> State<K> {
     #[cold]
     fn settle_shutdown(&mut self, wakes: &mut Wakes) {
         self.waiters.settle(self.ready.len(), false, wakes);
+        if !self.gives_more() {
+            self.waiters.wake_all(wakes);
+        }
         if self.is_drained() {
             wakes.extend(self.drainers.drain().map(|(_, waker)| waker));
         }

@@ -1,15 +1,30 @@
 //! Getters that found nothing and sleep, and who is to be woken.
 //!
-//! Invariant, kept by [`Waiters::settle`] after every change: for every ready key there is a getter awake on its way to it, or no
-//! getter sleeps; and while keys wait for a time, one sleeping getter, the *timekeeper*, has its alarm set for the first of
-//! them, or one is awake to become it.
+//! Invariants, kept by [`Waiters::settle`] after every change:
+//!
+//! * For every ready key there is a getter awake on its way to it, or no getter sleeps.
+//! * While keys wait for a time, two of the sleeping getters keep it, as far as there are two: the first has its alarm set for
+//!   when the first key is due, the second for [`GRACE`] later; either may be sooner. For a vacant post one is awake to take it.
+//!
+//! So one getter that is not polled, because its task computes or waits for something else first, makes keys late by [`GRACE`] and no
+//! more, as long as another sleeps; and whoever finds it late takes its post away, so that it does so once. Two that stop being polled
+//! between two keys that come due can still hold up the rest: a timer for each getter would cost more than that is worth.
 //!
 //! It would be cheaper to wake one getter, and let it wake the next when it takes a key. But then a getter that was woken
 //! and is not polled, because its task computes or waits for something else first, keeps the others asleep; and so does tokio,
 //! which lets no other thread have the task that a thread has woken last.
 
-use super::list::{Links, List, Nodes};
-use std::task::Waker;
+use super::{
+    list::{Links, List, Nodes},
+    panics::discard,
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    task::Waker,
+};
+
+/// How late a keeper may be, in nanoseconds, before others count on it no more: more than a busy machine needs to poll a task.
+const GRACE: u64 = 10_000_000;
 
 /// A sleeping getter's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +37,11 @@ pub(super) struct Asleep {
     pub(super) alarm: Option<u64>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Sleeper {
     Idle,
-    Timekeeper,
+    /// It keeps the time, at this post.
+    Keeper(usize),
     /// Not any more: it was woken and has not been polled since.
     Woken,
 }
@@ -36,14 +52,28 @@ struct Waiter {
     asleep: Sleeper,
 }
 
+/// One who keeps the time.
+#[derive(Clone, Copy)]
+struct Keeper {
+    at: u32,
+    alarm: u64,
+}
+
 pub(super) struct Waiters {
     nodes: Vec<Waiter>,
     free: Vec<u32>,
     /// The one who fell asleep last is woken first: its memory is warmest.
     idle: List,
-    timekeeper: Option<u32>,
+    keepers: [Option<Keeper>; 2],
+    /// Idle ones and keepers.
+    asleep: usize,
     /// Those woken and not polled yet.
     woken: usize,
+}
+
+/// When the keeper at this post has to wake if the first key is due at `first_due`.
+fn alarm(post: usize, first_due: u64) -> u64 {
+    first_due.saturating_add(GRACE * post as u64)
 }
 
 impl Nodes for Vec<Waiter> {
@@ -54,7 +84,7 @@ impl Nodes for Vec<Waiter> {
 
 impl Waiters {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, timekeeper: None, woken: 0 }
+        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, keepers: [None; 2], asleep: 0, woken: 0 }
     }
 
     /// Fall asleep, while the first key that waits for a time is due at `first_due`.
@@ -67,11 +97,15 @@ impl Waiters {
             self.nodes.push(waiter);
             self.nodes.len() as u32 - 1
         };
-        let alarm = first_due.filter(|_| self.timekeeper.is_none());
-        if alarm.is_some() {
-            self.timekeeper = Some(at);
-            self.nodes[at as usize].asleep = Sleeper::Timekeeper;
-        } else {
+        self.asleep += 1;
+        let post = first_due.and_then(|due| Some((self.keepers.iter().position(Option::is_none)?, due)));
+        let alarm = post.map(|(post, due)| {
+            let alarm = alarm(post, due);
+            self.keepers[post] = Some(Keeper { at, alarm });
+            self.nodes[at as usize].asleep = Sleeper::Keeper(post);
+            alarm
+        });
+        if alarm.is_none() {
             self.idle.push_back(&mut self.nodes, at);
         }
         Asleep { id: WaiterId(at), alarm }
@@ -81,8 +115,14 @@ impl Waiters {
     pub(super) fn leave(&mut self, id: &mut Option<WaiterId>, wakes: &mut Wakes) {
         let Some(WaiterId(at)) = id.take() else { return };
         match self.nodes[at as usize].asleep {
-            Sleeper::Idle => self.idle.unlink(&mut self.nodes, at),
-            Sleeper::Timekeeper => self.timekeeper = None,
+            Sleeper::Idle => {
+                self.idle.unlink(&mut self.nodes, at);
+                self.asleep -= 1;
+            }
+            Sleeper::Keeper(post) => {
+                self.keepers[post] = None;
+                self.asleep -= 1;
+            }
             Sleeper::Woken => self.woken -= 1,
         }
         wakes.dropped = self.nodes[at as usize].waker.take();
@@ -92,7 +132,7 @@ impl Waiters {
     /// Whom to wake now that `ready` keys can be taken and keys wait for a time or not.
     #[inline]
     pub(super) fn settle(&mut self, ready: usize, timed: bool, wakes: &mut Wakes) {
-        if !self.idle.is_empty() || self.timekeeper.is_some() {
+        if self.asleep > 0 {
             self.wake_needed(ready, timed, wakes);
         }
     }
@@ -103,15 +143,41 @@ impl Waiters {
             let Some(waker) = self.wake_one() else { return };
             wakes.push(waker);
         }
-        if timed && self.timekeeper.is_none() && self.woken == 0 {
-            wakes.extend(self.wake_one());
+        if timed {
+            self.fill_posts(wakes);
         }
     }
 
-    /// The first time to wait for has come nearer: the timekeeper has to set its alarm anew.
-    pub(super) fn alarm_changed(&self, wakes: &mut Wakes) {
-        let timekeeper = self.timekeeper.and_then(|at| self.nodes[at as usize].waker.clone());
-        wakes.extend(timekeeper);
+    fn fill_posts(&mut self, wakes: &mut Wakes) {
+        let vacant = self.keepers.iter().filter(|keeper| keeper.is_none()).count();
+        while vacant > self.woken && !self.idle.is_empty() {
+            wakes.extend(self.wake_one());
+        }
+        if self.keepers[0].is_none() && self.woken == 0 {
+            wakes.extend(self.wake_one()); // The second, to become the first.
+        }
+    }
+
+    /// The first time to wait for has come nearer: those who keep it have to set their alarms anew.
+    pub(super) fn first_due_changed(&mut self, first_due: u64, wakes: &mut Wakes) {
+        for (post, keeper) in self.keepers.iter_mut().enumerate() {
+            if let Some(keeper) = keeper
+                && alarm(post, first_due) < keeper.alarm
+            {
+                keeper.alarm = alarm(post, first_due);
+                wakes.extend(self.nodes[keeper.at as usize].waker.clone());
+            }
+        }
+    }
+
+    /// Somebody has found keys due: a keeper that should have woken long ago keeps the time no more, and is the last to be woken.
+    pub(super) fn dismiss_late(&mut self, now: u64) {
+        for keeper in &mut self.keepers {
+            if let Some(late) = keeper.take_if(|keeper| keeper.alarm.saturating_add(GRACE) <= now) {
+                self.nodes[late.at as usize].asleep = Sleeper::Idle;
+                self.idle.push_front(&mut self.nodes, late.at);
+            }
+        }
     }
 
     pub(super) fn wake_all(&mut self, wakes: &mut Wakes) {
@@ -120,11 +186,14 @@ impl Waiters {
         }
     }
 
-    /// The timekeeper last: so that keys that are added do not keep moving its alarm from getter to getter.
+    /// Those who keep the time last, and the first of them at the very end: so that keys that are added do not keep moving its
+    /// alarm from getter to getter.
     fn wake_one(&mut self) -> Option<Waker> {
-        let at = self.idle.pop_back(&mut self.nodes).or_else(|| self.timekeeper.take())?;
+        let idle = self.idle.pop_back(&mut self.nodes);
+        let at = idle.or_else(|| self.keepers.iter_mut().rev().find_map(Option::take).map(|keeper| keeper.at))?;
         let waiter = &mut self.nodes[at as usize];
         waiter.asleep = Sleeper::Woken;
+        self.asleep -= 1;
         self.woken += 1;
         waiter.waker.take()
     }
@@ -157,10 +226,21 @@ impl Wakes {
         self.first.is_none() && self.dropped.is_none()
     }
 
+    /// A waker that panics keeps nobody else asleep; its panic goes on when all are called, and of several the first.
     #[inline(never)]
     pub(super) fn call(self) {
         let Self { first, rest, dropped } = self;
-        first.into_iter().chain(rest).for_each(Waker::wake);
+        let mut panicked = None;
+        for waker in first.into_iter().chain(rest) {
+            match (catch_unwind(AssertUnwindSafe(|| waker.wake())), &panicked) {
+                (Ok(()), _) => {}
+                (Err(panic), None) => panicked = Some(panic),
+                (Err(panic), Some(_)) => discard(panic),
+            }
+        }
         drop(dropped);
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
+        }
     }
 }

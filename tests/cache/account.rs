@@ -1,11 +1,8 @@
 //! What the cache says of itself: numbers, metrics, and what it does not do.
 
 use super::support::{make, running, until};
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::core::v1::{ConfigMap, Namespace},
-};
-use kube_client::{
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
     Api, Resource,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams},
 };
@@ -13,7 +10,6 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     sync::{LazyLock, Mutex},
     time::Duration,
@@ -25,7 +21,8 @@ use steersman::{
 };
 
 /// A config map that counts how often one is decoded, and whose door must not be green.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, Resource)]
+#[resource(inherit = ConfigMap)]
 #[serde(try_from = "Plain")]
 struct Counted {
     metadata: ObjectMeta,
@@ -56,29 +53,6 @@ impl TryFrom<Plain> for Counted {
             Some("green") => Err("doors are not green"),
             _ => Ok(Self { metadata, data }),
         }
-    }
-}
-
-impl Resource for Counted {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-    fn kind((): &()) -> Cow<'_, str> {
-        "ConfigMap".into()
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        "configmaps".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
 

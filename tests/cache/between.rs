@@ -30,6 +30,8 @@ pub(crate) enum Turn {
     TenParts(Duration),
     /// It begins, and nothing comes.
     Silence,
+    /// These instead, with so much time before each; after the last one it stays open, and nothing comes.
+    Tell(Vec<(Duration, String)>),
 }
 
 #[derive(Clone)]
@@ -69,6 +71,7 @@ impl tower_service::Service<Request<Body>> for Between {
                 Turn::Say(words) => return Ok(Response::new(of(stream::once(yield_now().map(|()| words.into()))))),
                 Turn::Panic => of(stream::poll_fn(|_| panic!("a body that panics"))),
                 Turn::Silence => of(stream::pending()),
+                Turn::Tell(words) => return Ok(Response::new(of(told(words).chain(stream::pending())))),
                 Turn::TenParts(time) => {
                     let whole = body.collect().await?.to_bytes();
                     let size = whole.len().div_ceil(10).max(1);
@@ -82,6 +85,13 @@ impl tower_service::Service<Request<Body>> for Between {
             Ok(Response::from_parts(parts, body))
         })
     }
+}
+
+fn told(words: Vec<(Duration, String)>) -> impl Stream<Item = Bytes> + Send {
+    stream::iter(words).then(|(time, words)| async move {
+        sleep(time).await;
+        words.into()
+    })
 }
 
 fn of(parts: impl Stream<Item = Bytes> + Send + 'static) -> UnsyncBoxBody<Bytes, BoxError> {

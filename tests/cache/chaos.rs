@@ -54,6 +54,22 @@ struct Weather {
     restarts: u64,
 }
 
+pub(crate) struct Restarts {
+    weather: watch::Receiver<Weather>,
+    seen: u64,
+}
+
+impl Restarts {
+    /// Never, if there is no door any more.
+    pub(crate) async fn next(&mut self) {
+        let restarts = self.weather.wait_for(|weather| weather.restarts != self.seen).await;
+        match restarts.map(|weather| weather.restarts) {
+            Ok(restarts) => self.seen = restarts,
+            Err(_) => pending().await,
+        }
+    }
+}
+
 impl Door {
     pub(crate) fn new(server: ApiServer, seed: u64) -> Self {
         let weather = watch::Sender::new(Weather { calm: false, restarts: 0 });
@@ -72,6 +88,13 @@ impl Door {
 
     pub(crate) fn server(&self) -> ApiServer {
         self.0.server.lock().clone()
+    }
+
+    /// Tells of each time that the server is [replaced](Self::replace).
+    pub(crate) fn restarts(&self) -> Restarts {
+        let weather = self.0.weather.subscribe();
+        let seen = weather.borrow().restarts;
+        Restarts { weather, seen }
     }
 
     /// Another server from now on, as after a restart: all that is under way breaks.

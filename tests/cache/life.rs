@@ -1,4 +1,4 @@
-//! What starts, what is shared, and what ends. On the embedded server, whose journal shows it, in its time.
+//! What starts, what is shared, and what ends. Mostly on the embedded server, whose journal shows it, in its time.
 
 use super::support::{Running, make, options, running, these, until};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -6,7 +6,7 @@ use std::{future::pending, time::Duration};
 use steersman::{
     cache::{Cache, CacheError, CacheOptions, InformerState, Query, Select},
     object::ObjectKey,
-    testing::{Embedded, TestServer},
+    testing::{Embedded, Env, TestServer},
 };
 use steersman_apiserver::Fault;
 use tokio::time::timeout;
@@ -164,20 +164,47 @@ async fn a_selection_of_no_namespace_is_refused_when_it_is_declared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_be_no_namespace_is_refused_when_it_is_declared() {
+async fn what_can_be_no_namespace_is_refused_when_it_is_said() {
     let server = embedded();
     let long = "x".repeat(64);
     for name in ["a b", "a/b", "a?b", "../secrets", "%2e", "a#b", "A", "ä", "a.b", "-a", "a-", &long] {
-        let cache = Cache::new(server.client().expect("a client"), options(&["default", name])).expect("it is ready");
-        let refused = cache.informer::<ConfigMap>();
         let is_named =
             |error: &CacheError| matches!(error, CacheError::NamespaceName { namespace, .. } if namespace == name);
+        let refused = Cache::new(server.client().expect("a client"), options(&["default", name]));
+        assert!(refused.as_ref().is_err_and(is_named), "{name}: {refused:?}");
+        let select = Select::<ConfigMap>::new().namespaces(these(&["default", name]));
+        let refused = cache(&server).informer_of(select);
         assert!(refused.as_ref().is_err_and(is_named), "{name}: {refused:?}");
     }
     let cache = Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("it is ready");
     for name in ["a", "7-of-9", &long[1..]] {
         let select = Select::<ConfigMap>::new().namespaces(these(&[name]));
         assert!(cache.informer_of(select).is_ok(), "{name}");
+    }
+}
+
+steersman::env_test! {
+    /// controller-runtime: `RemoveInformer` stops an informer, and the next read builds a new one.
+    async fn a_kind_that_is_removed_is_followed_anew_once_it_is_declared_again(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = (env.client()?, env.namespace("removed").await?);
+        make(&client, &namespace, "a", "blue").await;
+        let cache = running(client.clone(), &[&namespace]);
+        let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
+        maps.await_synced().await?;
+        let mut events = maps.events();
+        cache.remove(&maps.gvk().clone()).await;
+        while events.next().await.is_some() {}
+        assert_eq!((maps.state(), cache.informers().len()), (InformerState::Removed, 0));
+
+        make(&client, &namespace, "b", "red").await;
+        let again = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
+        again.await_synced().await?;
+        assert_eq!(again.list(&Query::default())?.len(), 2);
+        make(&client, &namespace, "c", "red").await;
+        until(|| again.get(&ObjectKey::new(&namespace, "c")).unwrap().is_some()).await;
+        assert_eq!(maps.list(&Query::default())?.len(), 1, "the old one serves what it had");
+        cache.stop().await;
+        Ok(())
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::support::{cache, kept, make, these, until};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube_client::{Api, api::DeleteParams};
+use kube_client::{Api, api::DeleteParams, core::GroupVersionKind};
 use std::collections::BTreeSet;
 use steersman::{
-    cache::{CacheError, CacheOptions, InNamespace, Informer, Namespaces, Query, Select},
-    object::{Metadata, ObjectKey},
+    cache::{Cache, CacheError, CacheOptions, InNamespace, Informer, Namespaces, Query, Select},
+    object::{AnyKind, Metadata, ObjectKey},
     testing::{Embedded, Env, TestServer},
 };
 
@@ -170,4 +170,39 @@ async fn a_kind_is_what_the_options_say_unless_the_declaration_says_more() {
     let nodes = cache.informer_of(Select::<Node>::new().namespaces(these(&["default"]))).expect_err("they have none");
     assert!(matches!(nodes, CacheError::NotNamespaced { .. }), "{nodes}");
     cache.stop().await;
+}
+
+/// controller-runtime: its constructor refuses namespaces of a cluster-scoped kind, and selectors that are none.
+#[tokio::test]
+async fn options_that_cannot_be_are_refused_when_the_cache_is_made() {
+    let server = Embedded::start().expect("it starts");
+    let of_kind = |kind: Select<AnyKind>| CacheOptions { kinds: vec![kind], ..CacheOptions::default() };
+    let in_namespaces = |namespaces| CacheOptions { namespaces, ..CacheOptions::default() };
+    let make = |options| Cache::new(server.client().expect("a client"), options).map(drop);
+    let bad = || InNamespace::from("shop").labels("a in");
+    for options in [
+        of_kind(Maps::new().labels("a in").into()),
+        of_kind(Maps::new().namespaces(Namespaces::Labelled("a in".into())).into()),
+        of_kind(Maps::new().namespaces(Namespaces::These(vec![bad()])).into()),
+        in_namespaces(Namespaces::These(vec![bad()])),
+        in_namespaces(Namespaces::Labelled("a in".into())),
+        CacheOptions { labels: Some("a in".into()), ..of_kind(Maps::new().labels("").into()) },
+    ] {
+        let made = make(options);
+        assert!(matches!(made, Err(CacheError::Selector(_))), "{made:?}");
+    }
+    for options in [
+        of_kind(Maps::new().fields("a b").into()),
+        CacheOptions { fields: Some("a b".into()), ..CacheOptions::default() },
+        of_kind(Maps::new().namespaces(Namespaces::These(vec![InNamespace::others().fields("a b")])).into()),
+    ] {
+        let made = make(options);
+        assert!(matches!(made, Err(CacheError::FieldSelector { .. })), "{made:?}");
+    }
+    let nodes = make(of_kind(Select::<Node>::new().namespaces(these(&["shop"])).into()));
+    assert!(matches!(&nodes, Err(CacheError::NotNamespaced { kind }) if kind == "Node"), "{nodes:?}");
+    // What is not known before the server says it, and what a declaration can still mend.
+    let dynamic = Select::dynamic(GroupVersionKind::gvk("", "v1", "Node")).namespaces(these(&["shop"]));
+    assert!(make(of_kind(dynamic.into())).is_ok());
+    assert!(make(in_namespaces(these(&[]))).is_ok());
 }

@@ -72,7 +72,8 @@ steersman::env_test! {
         assert_eq!(list(sorted().index(&by_door, "red".to_owned())), ["b", "d"]);
         let all_three = sorted().namespace(Some(&two)).labels("app!=blue")?.index(&by_door, "red".to_owned());
         assert_eq!(list(all_three), ["d"]);
-        assert_eq!(list(sorted().namespace(Some("nowhere"))), [""; 0]);
+        let nowhere = maps.list(&sorted().namespace(Some("nowhere")));
+        assert!(matches!(nowhere, Err(CacheError::NotKept { .. })), "{nowhere:?}");
         let first = maps.list(&sorted().limit(1))?;
         let least = if one < two { "a" } else { "c" };
         assert_eq!(names(&first), [least], "the first of all, not any one");
@@ -107,6 +108,29 @@ steersman::env_test! {
         let api = Api::<ConfigMap>::namespaced(client, &ours);
         api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"app": "red"}}}))).await?;
         until(|| blue.list(&Query::default()).unwrap().is_empty()).await;
+        cache.stop().await;
+        Ok(())
+    }
+
+    /// controller-runtime: a read outside of the cache's namespaces is an error, and not that there is nothing.
+    async fn a_namespace_that_is_not_kept_is_an_error_and_not_an_empty_one(env: Env) -> anyhow::Result<()> {
+        let (client, kept, other) = (env.client()?, env.namespace("kept").await?, env.namespace("other").await?);
+        make(&client, &other, "a", "blue").await;
+        let cache = running(client, &[&kept]);
+        for select in [Select::<ConfigMap>::new().labels("app"), Select::new().labels("app").compact().fields("metadata.name=a")] {
+            let maps = cache.informer_of(select)?;
+            let not_kept = |read: Result<usize, CacheError>| {
+                assert!(matches!(&read, Err(CacheError::NotKept { namespace, .. }) if *namespace == other), "{read:?}");
+            };
+            let of = |namespace: &str| Query::default().namespace(Some(namespace));
+            not_kept(maps.get(&ObjectKey::new(&other, "a")).map(|_| 0));
+            maps.await_synced().await?;
+            not_kept(maps.get(&ObjectKey::new(&other, "a")).map(|_| 0));
+            not_kept(maps.list(&of(&other)).map(|all| all.len()));
+            not_kept(maps.view(&of(&other)).map(|all| all.len()));
+            assert!(maps.get(&ObjectKey::new(&kept, "a"))?.is_none() && maps.list(&of(&kept))?.is_empty());
+            assert!(maps.list(&Query::default())?.is_empty());
+        }
         cache.stop().await;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::{
     chaos::Door,
     ledger::{Handler, Of, Subject, TIER, on_the_server},
+    socket::Socket,
     support::{Running, these},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
@@ -77,8 +78,17 @@ fn declare(cache: &Cache) -> anyhow::Result<Vec<Box<dyn Subject>>> {
     ])
 }
 
+/// How the cache reaches the server.
+#[derive(Clone, Copy)]
+pub(crate) enum Reach {
+    /// By calls.
+    Client,
+    /// By connections, which watches drive themselves.
+    Sockets,
+}
+
 impl Schedule {
-    pub(crate) async fn run(seed: u64) -> anyhow::Result<()> {
+    pub(crate) async fn run(seed: u64, reach: Reach) -> anyhow::Result<()> {
         let mut random = StdRng::seed_from_u64(seed);
         let history = random.random_range(5..200);
         let server = ApiServer::new(Options { history, seed: Some(seed), ..Options::default() })?;
@@ -89,7 +99,14 @@ impl Schedule {
             namespaces.create(&PostParams::default(), &namespace).await?;
         }
         let door = Door::new(server.clone(), seed);
-        let cache = Cache::new(door.client(), CacheOptions::default()).expect("a ready client");
+        let socket = match reach {
+            Reach::Client => None,
+            Reach::Sockets => Some(Socket::open(door.clone()).await?),
+        };
+        let cache = match &socket {
+            Some(socket) => Cache::new(socket.config.clone(), CacheOptions::default())?,
+            None => Cache::new(door.client(), CacheOptions::default())?,
+        };
         let subjects = declare(&cache)?;
         let restores = random.random_range(0..4) == 0;
         let handlers = Vec::new();

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 use steersman::{
-    cache::{CacheOptions, InformerState, Namespaces, Notice, Query, Select},
+    cache::{CacheError, CacheOptions, InformerState, Namespaces, Notice, Query, Select},
     event::Event,
     object::ObjectKey,
     testing::{Embedded, Env, TestServer},
@@ -70,15 +70,16 @@ steersman::env_test! {
             matches!(&left, Some(Notice::Event(Event::Delete { object, state_unknown: true })) if object.namespace() == Some(&*one)),
             "{left:?}"
         );
-        assert!(maps.get(&ObjectKey::new(&one, "a"))?.is_none());
+        let read = maps.get(&ObjectKey::new(&one, "a"));
+        assert!(matches!(read, Err(CacheError::NotKept { .. })), "{read:?}");
         // What happens there is no concern any more, and what comes back is new again.
         make(&client, &one, "d", "blue").await;
         let last = make(&client, &two, "e", "blue").await;
         let written = last.metadata.resource_version.and_then(|version| version.parse::<u64>().ok());
         until(|| maps.resource_version() >= written).await;
-        assert!(maps.get(&ObjectKey::new(&one, "d"))?.is_none() && maps.get(&ObjectKey::new(&two, "e"))?.is_some());
+        assert!(maps.get(&ObjectKey::new(&one, "d")).is_err() && maps.get(&ObjectKey::new(&two, "e"))?.is_some());
         label(&client, &one, json!({"tenant-of": one})).await;
-        until(|| maps.get(&ObjectKey::new(&one, "d")).unwrap().is_some()).await;
+        until(|| maps.get(&ObjectKey::new(&one, "d")).is_ok_and(|read| read.is_some())).await;
         cache.stop().await;
         Ok(())
     }

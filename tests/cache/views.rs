@@ -42,7 +42,9 @@ fn narrowed<K: KubeObject>(objects: &Informer<K>, one: &str) -> Result<(), Cache
     let (all, none) = (Query::default, <[&str; 0]>::default());
     assert_eq!(show(&all())?, ["a", "b", "c", "d"]);
     assert_eq!(show(&all().namespace(Some(one)))?, ["a", "b"]);
-    assert_eq!(show(&all().namespace(Some("nowhere")))?, none);
+    assert_eq!(show(&all().namespace(Some(one)).labels("app=green")?)?, none);
+    let nowhere = objects.view(&all().namespace(Some("nowhere")));
+    assert!(matches!(nowhere, Err(CacheError::NotKept { .. })), "{nowhere:?}");
     assert_eq!(show(&all().labels("app=red")?)?, ["b", "d"]);
     assert_eq!(show(&all().labels("app!=red")?.namespace(Some(one)))?, ["a"]);
     assert_eq!(show(&all().fields("metadata.name!=c")?)?, ["a", "b", "d"]);

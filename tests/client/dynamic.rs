@@ -3,6 +3,7 @@
 use super::support::{definition, live};
 use kube_core::{DynamicObject, GroupVersionKind};
 use serde_json::json;
+use std::{future::Future, sync::Arc};
 use steersman::{
     cache::Query,
     client::{Client, Error, Patch},
@@ -10,6 +11,7 @@ use steersman::{
     testing::{Embedded, Env, TestServer},
 };
 use steersman_apiserver::Fault;
+use tokio::sync::{Notify, watch};
 
 fn gvk(group: &str) -> GroupVersionKind {
     GroupVersionKind::gvk(group, "v1", "Order")
@@ -105,11 +107,42 @@ async fn what_is_known_is_not_asked_for_again_and_who_asks_at_once_shares_an_ans
     let other = client.live();
     let (a, b, c) = tokio::join!(client.discover(&there), other.discover(&there), client.discover(&not));
     assert_eq!((a?.is_some(), b?.is_some(), c?.is_some()), (true, true, false));
-    assert_eq!(asked.hits(), 1);
+    assert_eq!(asked.hits(), 2, "one for those that are there, and one more for who was told no");
     client.dry_run().discover(&there).await?;
-    assert_eq!(asked.hits(), 1, "it is known");
+    assert_eq!(asked.hits(), 2, "it is known");
     assert!(tokio::time::timeout(std::time::Duration::from_millis(1), client.discover(&not)).await.is_err());
     assert!(client.discover(&not).await?.is_none());
-    assert_eq!(asked.hits(), 3, "what is not there is asked for again, also after somebody gave up");
+    assert_eq!(asked.hits(), 4, "what is not there is asked for again, also after somebody gave up");
+    Ok(())
+}
+
+/// The answer to the first question is made before the kind is there, and comes after somebody else has asked.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_was_there_when_it_was_asked_for_is_found_whatever_others_are_told() -> anyhow::Result<()> {
+    let server = Embedded::start()?;
+    let (made, (give, given)) = (Arc::new(Notify::new()), watch::channel(false));
+    let (inside, says_made) = (server.server().service(), made.clone());
+    let service = tower::service_fn(move |request| {
+        let answer = tower::Service::call(&mut inside.clone(), request);
+        let (made, mut given) = (says_made.clone(), given.clone());
+        async move {
+            let answer = answer.await;
+            made.notify_one();
+            let _ = given.wait_for(|given| *given).await;
+            answer
+        }
+    });
+    let client = Client::new(kube_client::Client::new(service, "default"))?;
+    let kind = gvk("between.client.steersman.example");
+    let (asker, asked) = (client.clone(), kind.clone());
+    let early = tokio::spawn(async move { asker.discover(&asked).await });
+    made.notified().await;
+    server.install([definition(&kind.group)]).await?;
+    let mut late = std::pin::pin!(client.discover(&kind));
+    let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(late.as_mut().poll(cx).is_pending())).await;
+    assert!(polled, "it shares the question that is on its way");
+    give.send_replace(true);
+    assert!(early.await??.is_none(), "it was not there");
+    assert!(late.await?.is_some());
     Ok(())
 }

@@ -259,6 +259,37 @@ fn soak_keys_that_wait_for_a_time_are_kept_in_mind_whoever_leaves() {
     });
 }
 
+/// It is polled once, before or after the key is added and another sleeps, and then never again.
+#[test]
+fn soak_a_getter_that_is_not_polled_does_not_keep_delayed_keys_from_another() {
+    check(|| {
+        let queue: WorkQueue<&str> = WorkQueue::default();
+        let (done, run) = mpsc::channel();
+        let steady = worker(&queue, move |item| {
+            done.send(*item.key()).unwrap();
+            Outcome::done()
+        });
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.add_after("later", Duration::from_secs(2));
+                queue.add_after("sooner", Duration::from_secs(1));
+            }
+        });
+        let mut stuck = pin!(queue.get());
+        let polled = stuck.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending(), "nothing is due");
+        join([adder]);
+        for key in ["sooner", "later"] {
+            sync::advance(Duration::from_secs(1));
+            sync::advance(Duration::from_millis(10)); // The second who keeps the time is so much later.
+            assert_eq!(run.recv().unwrap(), key);
+        }
+        queue.close();
+        join([steady]);
+    });
+}
+
 #[test]
 fn soak_shutting_down_ends_every_getter_and_every_drain() {
     check(|| {
@@ -282,6 +313,29 @@ fn soak_shutting_down_ends_every_getter_and_every_drain() {
         });
         join(workers.into_iter().chain([adder, drainer, closer]));
         assert_eq!((queue.len(), queue.stats().running), (0, 0));
+    });
+}
+
+#[test]
+fn soak_a_drain_ends_although_runs_are_ended_by_others_than_getters() {
+    check(|| {
+        let queue = WorkQueue::default();
+        let (begin, runs) = mpsc::channel::<Item<&str>>();
+        let dispatcher = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                future::block_on(async {
+                    while let Some(item) = queue.get().await {
+                        begin.send(item).unwrap();
+                    }
+                });
+            }
+        });
+        let ender = thread::spawn(move || runs.into_iter().for_each(|item| item.finish(Outcome::done())));
+        (0..3).for_each(|_| queue.add("key"));
+        future::block_on(queue.drain());
+        assert_eq!((queue.len(), queue.stats().running), (0, 0));
+        join([dispatcher, ender]);
     });
 }
 

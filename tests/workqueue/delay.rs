@@ -255,3 +255,21 @@ async fn a_getter_does_not_wake_the_queue_for_a_key_that_never_comes() {
     queue.add("a");
     run(&queue, &"a");
 }
+
+/// As when a queue outlives a runtime whose time was paused and advanced. Without its runtime, time is the machine's.
+#[test]
+fn a_clock_that_is_behind_the_one_of_before_makes_no_key_late() {
+    let queue = WorkQueue::default();
+    let paused =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    paused.block_on(async {
+        queue.add_after("a", secs(1800));
+        advance(secs(3600)).await;
+        run(&queue, &"a");
+    });
+    drop(paused);
+    queue.add_after("b", NANOSECOND);
+    let added = Instant::now();
+    while Instant::now() <= added + NANOSECOND {}
+    run(&queue, &"b");
+}

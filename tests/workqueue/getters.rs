@@ -349,3 +349,21 @@ async fn a_queue_spawns_no_task() {
     queue.close();
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
+
+/// Ending a run and getting the next key is one step: nobody is woken for a key that is taken in the same breath.
+#[test]
+fn a_worker_that_ends_its_run_and_takes_the_only_key_wakes_nobody() {
+    let queue = WorkQueue::default();
+    queue.add("a");
+    let item = take(&queue);
+    queue.add("a");
+    let getter = ByHand::waiting(queue.get());
+    let item = ByHand::new(item.finish_and_get(Outcome::done())).ready().expect("it was added again");
+    assert!(*item == "a" && !getter.was_woken());
+    queue.add("a");
+    let item = item.finish_and_try_get(Outcome::done()).expect("and again");
+    assert!(*item == "a" && !getter.was_woken());
+    queue.add("a");
+    item.finish(Outcome::done());
+    assert!(getter.was_woken(), "this one takes nothing");
+}

@@ -147,6 +147,18 @@ fn the_bucket_fills_up_to_its_burst_and_no_further() {
     assert_eq!(waits, [ms(0), ms(0), ms(100), ms(200)]);
 }
 
+/// As two threads may see it that read the clock before they come to the bucket.
+#[test]
+fn a_bucket_gives_nothing_for_time_that_passes_twice() {
+    let (early, late) = (Instant::now(), Instant::now() + ms(100));
+    let limiter: Limiter<u32> = Limiter::bucket(ms(100), 1);
+    for turn in 0..10 {
+        assert_eq!(limiter.delay(&0, 0, late), ms(200 * turn), "{turn}");
+        let free = late + ms(200 * turn + 100);
+        assert_eq!(limiter.delay(&0, 0, early), free - early, "{turn}: until the same moment, from an earlier one");
+    }
+}
+
 #[test]
 fn a_bucket_with_a_burst_of_zero_has_one_and_an_interval_of_zero_never_waits() {
     let now = Instant::now();

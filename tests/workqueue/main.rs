@@ -9,6 +9,7 @@ mod delay;
 mod fairness;
 mod getters;
 mod item;
+mod keepers;
 mod limiter;
 mod memory;
 mod metrics;

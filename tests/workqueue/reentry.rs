@@ -1,12 +1,15 @@
-//! Code of the user's that runs in the middle of a call may call the queue itself.
+//! Code of the user's that runs in the middle of a call may call the queue itself; and wakers and limiters that panic cost no key and no
+//! wake-up.
 
-use crate::support::{because, run, take};
+use crate::support::{ByHand, because, ms, run, take, with_limiter};
 use std::{
     hash::{Hash, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, OnceLock, Weak},
     task::{Context, Poll, Wake, Waker},
 };
-use steersman::workqueue::{Add, Item, Outcome, WorkQueue};
+use steersman::workqueue::{Add, Item, Limiter, Outcome, WorkQueue};
+use tokio::time::advance;
 
 /// Looks at the queue when it is dropped.
 #[derive(Clone, Debug)]
@@ -121,4 +124,55 @@ fn a_limiter_may_use_the_queue() {
     queue.add_rate_limited("a");
     run(&queue, &"other");
     run(&queue, &"a");
+}
+
+/// Panics when it is called.
+struct Bad;
+
+impl Wake for Bad {
+    fn wake(self: Arc<Self>) {
+        resume_unwind(Box::new("the waker fails"));
+    }
+}
+
+#[test]
+fn wakers_that_panic_do_not_keep_others_asleep() {
+    for bad in 1..=2 {
+        let queue = WorkQueue::default();
+        let first = ByHand::waiting(queue.get());
+        let mut stuck: Vec<_> = (0..bad).map(|_| Box::pin(queue.get())).collect();
+        for get in &mut stuck {
+            assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Bad)))).is_pending());
+        }
+        let last = ByHand::waiting(queue.get());
+        let added = catch_unwind(AssertUnwindSafe(|| queue.add_all(0..10, Add::default())));
+        let words = added.expect_err("the panic goes on").downcast_ref::<&str>().copied();
+        assert_eq!(words, Some("the waker fails"));
+        assert!(first.was_woken() && last.was_woken(), "{bad} of the wakers panic");
+        assert_eq!(queue.len(), 10);
+    }
+}
+
+/// Panics when it is dropped, with another of its kind, as often as it says.
+struct Grenade(u32);
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            resume_unwind(Box::new(Self(self.0 - 1)));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_whose_panic_panics_when_it_is_dropped_loses_no_key() {
+    for nested in 0..3 {
+        let queue = with_limiter(Limiter::new(move |_: &&str, _, _| resume_unwind(Box::new(Grenade(nested)))));
+        queue.add_rate_limited("a");
+        assert_eq!((queue.stats().limiter_panics, queue.stats().delayed), (1, 1), "{nested}");
+        advance(ms(5)).await;
+        take(&queue).finish(Outcome::requeue());
+        advance(ms(10)).await;
+        run(&queue, &"a");
+    }
 }

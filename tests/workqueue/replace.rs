@@ -171,3 +171,17 @@ async fn a_sleeping_getter_follows_a_timer_that_moves_both_ways() {
     assert_eq!(*getter.ready().expect("open"), "a");
     assert_elapsed(start, ms(71));
 }
+
+/// A run before the backoff has elapsed does not make the next wait longer; and the backoff is the new one.
+#[tokio::test(start_paused = true)]
+async fn a_replaced_backoff_is_over_when_the_new_one_is() {
+    for (event, attempts) in [(7, 2), (10, 3)] {
+        let queue = WorkQueue::default();
+        queue.add_rate_limited("a"); // 5 ms
+        queue.add_with("a", Add { replace_timer: true, ..rate_limited() }); // 10 ms
+        advance(ms(event)).await;
+        queue.add("a");
+        take(&queue).finish(Outcome::requeue());
+        assert_eq!(queue.num_requeues(&"a"), attempts, "after {event} ms");
+    }
+}

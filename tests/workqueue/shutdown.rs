@@ -185,6 +185,61 @@ fn a_key_added_again_while_it_runs_is_handed_out_again_before_drain_ends() {
     drain.ready();
 }
 
+/// A dispatcher: it gets keys, others end their runs.
+#[tokio::test(start_paused = true)]
+async fn drain_ends_although_runs_are_ended_by_others_than_getters() {
+    let queue: WorkQueue<&str> = WorkQueue::default();
+    let dispatcher = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            while let Some(item) = queue.get().await {
+                tokio::spawn(async move {
+                    tokio::time::sleep(secs(1)).await;
+                    item.finish(Outcome::done());
+                });
+            }
+        }
+    });
+    queue.add("a");
+    tokio::time::sleep(ms(10)).await;
+    queue.add("a");
+    soon(queue.drain()).await;
+    soon(dispatcher).await.expect("no panic");
+    assert_eq!(queue.stats().adds, 2);
+}
+
+#[test]
+fn getters_wait_for_a_key_that_runs_and_was_added_again_until_it_is_handed_out() {
+    let queue = WorkQueue::default();
+    queue.add_all(["a", "b"], Add::default());
+    let (a, b) = (take(&queue), take(&queue));
+    queue.add("a");
+    let mut before = ByHand::waiting(queue.get());
+    queue.close_after_ready();
+    let mut after = ByHand::waiting(queue.get());
+    let mut worker = ByHand::waiting(b.finish_and_get(Outcome::done()));
+    assert!(before.poll().is_pending());
+    a.finish(Outcome::done());
+    assert!(worker.was_woken() || before.was_woken() || after.was_woken());
+    assert_eq!(*after.ready().expect("it was added before the shutdown"), "a");
+    assert!(before.was_woken() && worker.was_woken(), "nothing is left");
+    assert!(before.ready().is_none() && worker.ready().is_none());
+}
+
+#[test]
+fn getters_wait_no_longer_when_a_key_that_would_run_again_is_cancelled() {
+    let queue = WorkQueue::default();
+    queue.add("a");
+    let item = take(&queue);
+    queue.add("a");
+    queue.close_after_ready();
+    let mut getter = ByHand::waiting(queue.get());
+    assert!(queue.cancel(&"a"));
+    assert!(getter.was_woken());
+    assert!(getter.ready().is_none());
+    drop(item);
+}
+
 // Catalogue 33
 #[test]
 fn close_ends_the_wait_of_a_drain() {

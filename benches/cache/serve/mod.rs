@@ -13,11 +13,6 @@ use steersman::testing::{Embedded, Environment, Options, TestServer};
 /// What it takes is not installed.
 const CANNOT: u8 = 3;
 
-/// Whether the workload needs a server.
-pub(crate) fn serves(workload: &str) -> bool {
-    ["ingest-event", "sync-100k-embedded", "sync-100k-real"].contains(&workload)
-}
-
 pub(crate) fn run(workload: &str, quick: bool) -> ExitCode {
     runtime().block_on(async {
         match workload {

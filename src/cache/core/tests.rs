@@ -210,6 +210,7 @@ async fn what_is_counted_follows_what_happens() {
     assert!(stats.since_last_event >= Some(Duration::from_mins(29)) && stats.events_per_second < 0.01, "{stats:?}");
     assert!(stats.since_heard < Some(Duration::from_mins(2)), "{stats:?}");
     scene.server.faults().add(Fault::on("watch configmaps").status(503));
+    scene.server.faults().add(Fault::on("list configmaps").status(503));
     scene.server.faults().add(Fault::on("watch configmaps").drop_watch_after(0).times(1));
     tokio::time::sleep(Duration::from_mins(30)).await;
     assert!(scene.core.stats().since_heard > Some(Duration::from_mins(15)), "{:?}", scene.core.stats());
@@ -248,6 +249,28 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     core.end();
     parts[1].well();
     assert_eq!(core.condition(), Condition::Ended, "what has ended stays so");
+}
+
+#[test]
+fn a_list_after_the_loops_were_started_again_is_another_one() {
+    let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    let core = Arc::new(Core::<MetadataOnly>::new(Decoder::new(types)));
+    let list = |namespace: &str, revision| core.join(Some(namespace.into())).all(Vec::new(), Vec::new(), revision);
+    core.begin();
+    list("a", 1);
+    core.all_joined();
+    list("b", 2);
+    assert_eq!(core.stats().relists, 0, "each for the first time");
+    core.begin();
+    core.begin();
+    assert!(core.knows("a") && core.knows("b") && !core.knows("c"), "what was there is served meanwhile");
+    list("a", 3);
+    assert_eq!(core.stats().relists, 1);
+    core.all_joined();
+    assert!(core.knows("a") && !core.knows("b"), "it has left");
+    list("c", 4);
+    list("b", 5);
+    assert_eq!(core.stats().relists, 1, "one that has joined, and one that left and came back");
 }
 
 #[test]

@@ -12,9 +12,14 @@
 //!
 //! Writes never wait. A read waits for the entries that are there when it begins and concern it, never for later ones. What is shown is forgotten at once.
 //!
-//! Not covered: a write whose answer was lost, other clients' writes, and servers whose resource versions are no numbers. An object that the informer's
-//! selectors leave out is not waited for, unless the informer has it, or is about to: then it hears of the change too. A server that was set back
-//! to an older state is noticed when a list is older than what was known; the ledger begins anew then.
+//! An object that the informer's selectors leave out is not waited for, unless the informer has it, or is about to: then it hears of the change too. A
+//! server that was set back to an older state is noticed when a list is older than what was known; the ledger begins anew then.
+//!
+//! Not covered, so that a read may show what was before:
+//! * a write whose answer was lost, other clients' writes, and servers whose resource versions are no numbers;
+//! * a write that is answered by a `Status` which names no object and no version: `pods/eviction`, `pods/binding`;
+//! * a delete of what another client has made, while a list that is older than that is on its way: it does not have the object, and so is taken to show that it is gone;
+//! * a patch that takes an object out of the informer's selectors before the informer has heard that another client made it: it is taken for one that never was inside.
 
 mod book;
 mod record;

@@ -63,7 +63,7 @@ impl World {
     }
 
     fn wrote(&self, revision: u64) {
-        self.ledger.wrote(&Writer { client: self.client.clone(), scope: None }, &self.key, revision, true);
+        self.ledger.wrote(&Writer::of(&self.client), &self.key, revision, true);
     }
 
     fn read(&self) -> Option<(&'static str, u64)> {
@@ -116,7 +116,7 @@ fn soak_a_delete_is_shown_whether_its_event_or_its_answer_comes_first() {
             world.put("u", 1);
             world.delete("u", 2);
         });
-        let writer = Writer { client: world.client.clone(), scope: None };
+        let writer = Writer::of(&world.client);
         deleting.deleted(&writer, "u", true, &|_, uid| world.fate(uid));
         assert_eq!(world.read(), None);
         join([informer]);
@@ -131,7 +131,7 @@ fn soak_a_delete_is_shown_by_a_list_too() {
         world.put("u", 1);
         let deleting = world.ledger.deleting(&world.key);
         let informer = world.spawn(|world| world.list(5, None));
-        let writer = Writer { client: world.client.clone(), scope: None };
+        let writer = Writer::of(&world.client);
         deleting.deleted(&writer, "u", true, &|_, uid| world.fate(uid));
         assert_eq!(world.read(), None);
         join([informer]);

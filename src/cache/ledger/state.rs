@@ -137,6 +137,7 @@ impl State {
 
     /// A part is at this revision, and the store shows it.
     pub(super) fn told(&mut self, part: &str, revision: u64, told: &Told<'_>, now: fn() -> Instant) -> Vec<Waker> {
+        self.note(part, told);
         let Some(reached) = self.parts.get_mut(part) else { return Vec::new() };
         let before = mem::replace(reached, revision);
         if !matches!(told, Told::All(_)) {
@@ -147,7 +148,7 @@ impl State {
             let lost = self.of_part(part);
             return self.forget(lost);
         }
-        if self.entries.is_empty() && self.announced.is_empty() {
+        if self.entries.is_empty() {
             return Vec::new();
         }
         let now = now();
@@ -159,8 +160,8 @@ impl State {
         wakers
     }
 
-    /// The deletions that this shows.
-    fn gone(&mut self, part: &str, told: &Told<'_>) -> Vec<Id> {
+    /// For the deletes that are not answered, whatever becomes of the others.
+    fn note(&mut self, part: &str, told: &Told<'_>) {
         let parts = &self.parts;
         for announced in self.announced.values_mut() {
             match told {
@@ -169,6 +170,10 @@ impl State {
                 Told::Other | Told::Deleting(..) | Told::Gone(..) | Told::All(_) => {}
             }
         }
+    }
+
+    /// The deletions that this shows.
+    fn gone(&self, part: &str, told: &Told<'_>) -> Vec<Id> {
         let is_shown = |entry: &Entry| {
             let Wants::Gone { uid, or_deleting, after } = &entry.wants else { return false };
             match told {
@@ -201,13 +206,14 @@ impl State {
             self.stats.last_lag = Duration::ZERO;
             return;
         }
-        // One that nobody waits for is contained in this one. So there is at most one for each key and writer, however long nothing comes.
-        let contained = self.keys.get(key).into_iter().flatten().copied().find(|id| {
+        // One that nobody waits for is contained in this one. So there is at most one for each key, client and scope that lives, however long nothing comes.
+        let is_contained = |id: &Id| {
             let entry = &self.entries[id];
             let is_older = matches!(entry.wants, Wants::Revision(older) if older <= revision);
-            is_older && entry.waiters.is_empty() && entry.writer == writer
-        });
-        if let Some(id) = contained {
+            is_older && entry.waiters.is_empty() && writer.stands_for(&entry.writer)
+        };
+        let contained: Vec<_> = self.keys.get(key).into_iter().flatten().copied().filter(is_contained).collect();
+        for id in contained {
             self.take(id);
         }
         self.insert(key, Wants::Revision(revision), writer, now);

@@ -227,6 +227,39 @@ fn writes_while_nothing_comes_take_no_more_memory_than_their_keys() {
 }
 
 #[test]
+fn a_delete_on_its_way_hears_of_the_list_of_a_server_that_was_set_back() {
+    let scene = Scene::new(&[None]);
+    scene.ledger.told(None, 9, &Told::Other, || ());
+    let gone: &dyn Fn(&ObjectKey, &str) -> Fate = &|_, _| Fate::Gone;
+    let deleting = scene.ledger.deleting(&key("x"));
+    scene.ledger.told(None, 3, &Told::All(gone), || ());
+    deleting.deleted(&Writer::of(&scene.client), "u", true, gone);
+    assert!(!scene.waits(Wanted::All), "the list does not have it, and nothing more will be told of it");
+}
+
+#[tokio::test]
+async fn reconciles_that_are_over_leave_no_more_than_one_entry_for_a_key() {
+    let scene = Scene::new(&[None]);
+    let wrote = async |scope: &Token, revision| scope.clone().scope(async { scene.wrote(&key("x"), revision) }).await;
+    for revision in 1..1000 {
+        wrote(&Token::of_reconcile(None), revision).await;
+    }
+    assert_eq!(scene.ledger.stats().pending, 1, "nobody has the tokens any more");
+
+    let (one, other) = (Token::default(), Token::default());
+    wrote(&one, 1000).await;
+    wrote(&other, 1001).await;
+    assert_eq!(scene.ledger.stats().pending, 2, "each may ask for its own");
+    scene.ledger.told(None, 1000, &Told::Other, || ());
+    assert!(scene.ledger.is_caught_up(&one) && !scene.ledger.is_caught_up(&other));
+    wrote(&one, 1002).await;
+    drop((one, other));
+    scene.wrote(&key("x"), 1003);
+    assert_eq!(scene.ledger.stats().pending, 1);
+    assert!(scene.waits(Wanted::All));
+}
+
+#[test]
 fn before_it_begins_and_after_it_has_ended_nothing_is_waited_for() {
     let scene = Scene::new(&[]);
     scene.wrote(&key("x"), 5);

@@ -2,7 +2,10 @@
 
 use crate::cache::Cache;
 use parking_lot::Mutex;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 tokio::task_local! {
     static CURRENT: Token;
@@ -67,20 +70,31 @@ impl PartialEq for Token {
 }
 impl Eq for Token {}
 
-/// The client that writes, and the scope it does so in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The client that writes, and the scope it does so in. It keeps neither: who is gone asks for nothing.
+#[derive(Clone, Debug)]
 pub(crate) struct Writer {
-    pub(crate) client: Token,
-    pub(crate) scope: Option<Token>,
+    client: Weak<Account>,
+    scope: Option<Weak<Account>>,
 }
 
 impl Writer {
     /// Here and now.
     pub(crate) fn of(client: &Token) -> Self {
-        Self { client: client.clone(), scope: Token::current() }
+        let scope = CURRENT.try_with(|scope| Arc::downgrade(&scope.0)).ok();
+        Self { client: Arc::downgrade(&client.0), scope }
     }
 
     pub(super) fn is(&self, token: &Token) -> bool {
-        self.client == *token || self.scope.as_ref() == Some(token)
+        self.tokens().any(|one| one.as_ptr() == Arc::as_ptr(&token.0))
+    }
+
+    /// Whether everybody who may still ask for what the other one wrote asks for what this one writes, too.
+    pub(super) fn stands_for(&self, other: &Self) -> bool {
+        let mut asking = other.tokens().filter(|one| one.strong_count() > 0);
+        asking.all(|one| self.tokens().any(|mine| mine.ptr_eq(one)))
+    }
+
+    fn tokens(&self) -> impl Iterator<Item = &Weak<Account>> {
+        [&self.client].into_iter().chain(&self.scope)
     }
 }

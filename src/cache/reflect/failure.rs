@@ -20,6 +20,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The server's own no: it can be asked, and has not said that it cannot answer just now.
+    pub(crate) fn is_no(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.code != 429 && refusal.code < 500)
+    }
+
     /// The server has no such kind, or not any more.
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.code == 404)

@@ -3,6 +3,9 @@
 //! What holds, whatever the server does:
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
+//! * a list that fails in one way is asked for in the other (see [`way`]);
+//! * a watch from a version that is gone (410) or yet to come (504 with that cause) is followed by a list; so is one that is refused with any 504 twice in a row:
+//!   what times out may be the server, or what is in front of it, which does not say of what;
 //! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
 //! * code of others that panics is a failure like another: nobody can say how far it came, so that everything is asked for anew;
 //! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
@@ -15,29 +18,30 @@
 mod failure;
 mod lines;
 mod listed;
+mod objects;
 mod pace;
 mod place;
+mod sink;
 mod stream;
+mod way;
 mod wire;
 
-pub(crate) use self::{failure::Failure, pace::Pace, place::Place};
+pub(crate) use self::{failure::Failure, pace::Pace, place::Place, sink::Sink};
 use self::{
     failure::{broken, silent},
     listed::Listed,
     stream::Stream,
+    way::Way,
     wire::{Line, Page, Refusal},
 };
 use crate::{
-    cache::store::Entry,
     caught::caught,
     client::{Link, driving},
-    object::{Decoder, ObjectKey, Payload, Undecodable},
 };
 use http::{Request, Response, header::RETRY_AFTER};
 use kube_client::client::Body;
 use rand::RngExt;
-use serde_json::value::RawValue;
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{mem, pin::pin, time::Duration};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
@@ -46,40 +50,12 @@ const WATCH: Duration = Duration::from_mins(5);
 const UNHEARD: Duration = Duration::from_mins(5);
 /// A server that has said nothing for so long beyond the time of a watch is not there any more.
 const SILENCE: Duration = Duration::from_secs(30);
+/// The same of a watch that has brought a bookmark: the next ones come each minute. A connection that is open on this side alone is found by that.
+const UNMARKED: Duration = Duration::from_mins(3);
 /// How long an answer, or the next part of one, may take.
 const ANSWER: Duration = Duration::from_mins(1);
 /// A watch that ended sooner counts as a failure, unless something has happened: then the next one waits for as long.
 const SHORT: Duration = Duration::from_secs(1);
-
-/// Where objects go.
-pub(crate) trait Sink: Send + Sync {
-    type Payload: Payload;
-
-    fn decoder(&self) -> &Decoder;
-    /// These are all there are, at this revision. Those `unread` are there as well, but could not be read.
-    fn all(&self, entries: Vec<Entry<Self::Payload>>, unread: Vec<ObjectKey>, revision: u64);
-    /// It is there, and so is what [`deleted`](Self::deleted) says: handlers need not hear of either before [`tell`](Self::tell).
-    fn put(&self, entry: Entry<Self::Payload>, revision: u64);
-    /// Gone; as it was last, if that could be read.
-    fn deleted(&self, key: &ObjectKey, last: Option<Self::Payload>, revision: u64);
-    /// Handlers are to hear of what was put and deleted.
-    fn tell(&self);
-    /// Nothing else happened up to this revision.
-    fn nothing_up_to(&self, revision: u64);
-    fn undecodable(&self, what: Undecodable);
-    /// The server watches.
-    fn watching(&self);
-    /// The server answers.
-    fn well(&self);
-    /// It does not, or not as it should.
-    fn failed(&self, failure: &Failure);
-}
-
-/// What can be told of an object that cannot be decoded.
-struct Unread {
-    key: Option<ObjectKey>,
-    revision: Option<u64>,
-}
 
 /// What to do next, and what went wrong before.
 struct Next {
@@ -93,8 +69,9 @@ pub(crate) struct Reflector<S> {
     place: Place,
     sink: S,
     page_size: u32,
-    /// Whether the server has not refused streamed lists yet.
-    streams: bool,
+    way: Way,
+    /// Whether the last request for a watch was answered with 504.
+    timed_out: bool,
     /// When the server last told something.
     heard: Instant,
     /// Something has happened that handlers may not have been woken for.
@@ -103,7 +80,8 @@ pub(crate) struct Reflector<S> {
 
 impl<S: Sink> Reflector<S> {
     pub(crate) fn new(client: Link, place: Place, sink: S, page_size: u32) -> Self {
-        Self { client, place, sink, page_size, streams: true, heard: Instant::now(), untold: false }
+        let (way, heard) = (Way::default(), Instant::now());
+        Self { client, place, sink, page_size, way, timed_out: false, heard, untold: false }
     }
 
     /// Until it is dropped, or a list is refused because there is no such kind: it gives the refusal.
@@ -125,12 +103,15 @@ impl<S: Sink> Reflector<S> {
                 if lists && failure.is_absent() {
                     return failure;
                 }
-                let at_least = match &failure {
-                    Failure::Refused(refusal) => refusal.retry_after(),
-                    Failure::Broken(_) | Failure::EndedAtOnce | Failure::Panicked(_) => None,
+                let wait = match &failure {
+                    Failure::Refused(refusal) if refusal.needs_a_list() => pace.forgotten(refusal.retry_after()),
+                    Failure::Refused(refusal) => pace.failed(refusal.retry_after()),
+                    Failure::Broken(_) | Failure::EndedAtOnce | Failure::Panicked(_) => pace.failed(None),
                 };
-                self.sink.failed(&failure);
-                sleep(pace.failed(at_least)).await;
+                if !wait.is_zero() {
+                    self.sink.failed(&failure);
+                    sleep(wait).await;
+                }
             }
         }
     }
@@ -139,7 +120,7 @@ impl<S: Sink> Reflector<S> {
     async fn ask(&mut self, from: Option<String>) -> Next {
         match from {
             Some(version) => self.watch(version).await,
-            None if self.streams => self.stream().await,
+            None if self.way.streams() => self.stream().await,
             None => self.list().await,
         }
     }
@@ -148,11 +129,17 @@ impl<S: Sink> Reflector<S> {
     async fn list(&mut self) -> Next {
         match self.pages().await {
             Ok(version) => {
+                self.way.paged();
                 self.heard = Instant::now();
                 Next { from: Some(version), failure: None }
             }
-            Err(failure) => Next { from: None, failure: Some(failure) },
+            Err(failure) => self.not_listed(failure),
         }
+    }
+
+    fn not_listed(&mut self, failure: Failure) -> Next {
+        self.way.failed(&failure);
+        Next { from: None, failure: Some(failure) }
     }
 
     async fn pages(&self) -> Result<String, Failure> {
@@ -184,61 +171,73 @@ impl<S: Sink> Reflector<S> {
     /// Everything, and then what happens, in one watch.
     async fn stream(&mut self) -> Next {
         let time = watch_time();
-        let response = match self.answer(self.place.stream(time), Link::open).await {
-            Ok(response) => response,
+        // By then the server was asked to end it: something may come all the time, and never the end.
+        let listed = timeout(time, self.streamed(time)).await;
+        match listed.unwrap_or_else(|_| Err(broken("the list did not become whole"))) {
+            Ok((mut stream, version)) => {
+                self.way.streamed();
+                self.sink.watching();
+                self.heard = Instant::now();
+                stream.quiet_for(time + SILENCE);
+                self.follow(stream, version).await
+            }
             Err(Failure::Refused(refusal)) if matches!(refusal.code, 400 | 406 | 415 | 422 | 501) => {
                 // Older servers, and those in front of them, do not know it. A list says the same.
-                self.streams = false;
-                return Next { from: None, failure: None };
+                self.way.never_streams();
+                Next { from: None, failure: None }
             }
-            Err(failure) => return Next { from: None, failure: Some(failure) },
-        };
+            Err(failure) => self.not_listed(failure),
+        }
+    }
+
+    /// Gives what is to be followed, and from where.
+    async fn streamed(&mut self, time: Duration) -> Result<(Stream, String), Failure> {
+        let response = self.answer(self.place.stream(time), Link::open).await?;
         let mut stream = Stream::new(response.into_body(), ANSWER);
         let mut listed = Listed::new();
         loop {
-            let line = match stream.next(|| ()).await {
-                Ok(Some(line)) => line,
-                Ok(None) => {
-                    return Next { from: None, failure: Some(broken("the server ended the list before it was whole")) };
-                }
-                Err(failure) => return Next { from: None, failure: Some(failure) },
+            let Some(line) = stream.next(|| ()).await? else {
+                return Err(broken("the server ended the list before it was whole"));
             };
             if let Some(entry) = self.at_once(&line) {
                 listed.put(entry);
                 continue;
             }
-            match wire::line(&line) {
-                Ok(Line::Put(object)) => self.list_one(object, &mut listed),
-                Ok(Line::Deleted(object)) => match self.decode(object) {
-                    Ok(Entry { key, .. }) | Err(Unread { key: Some(key), .. }) => listed.deleted(key),
-                    Err(Unread { key: None, .. }) => {}
-                },
-                Ok(Line::Bookmark { version, initial: true }) => {
+            match wire::line(&line).map_err(broken)? {
+                Line::Put(object) => self.list_one(object, &mut listed),
+                Line::Deleted(object) => self.unlist(object, &mut listed),
+                Line::Bookmark { version, initial: true } => {
                     self.all(listed, &version);
-                    self.sink.watching();
-                    self.heard = Instant::now();
-                    return self.follow(stream.quiet_for(time + SILENCE), version).await;
+                    return Ok((stream, version));
                 }
-                Ok(Line::Bookmark { .. }) => {}
-                Ok(Line::Error(refusal)) => {
-                    // So a server says it whose own store cannot tell how far it is.
-                    self.streams = refusal.code != 500;
-                    return Next { from: None, failure: Some(Failure::Refused(refusal)) };
+                // Whoever streams lists sends no other one before.
+                Line::Bookmark { .. } => {
+                    return Err(broken("the server watches, and does not say when its list is whole"));
                 }
-                Err(error) => return Next { from: None, failure: Some(broken(error)) },
+                Line::Error(refusal) => {
+                    if refusal.code == 500 {
+                        // So a server says it whose own store cannot tell how far it is.
+                        self.way.never_streams();
+                    }
+                    return Err(Failure::Refused(refusal));
+                }
             }
         }
     }
 
     async fn watch(&mut self, version: String) -> Next {
         let time = watch_time();
-        match self.answer(self.place.watch(&version, time), Link::open).await {
+        let answer = self.answer(self.place.watch(&version, time), Link::open).await;
+        let times_out = matches!(&answer, Err(Failure::Refused(refusal)) if refusal.code == 504);
+        let again = mem::replace(&mut self.timed_out, times_out) && times_out;
+        match answer {
             Ok(response) => {
                 self.sink.watching();
                 self.sink.well();
                 self.follow(Stream::new(response.into_body(), time + SILENCE), version).await
             }
-            Err(Failure::Refused(refusal)) if refusal.needs_a_list() || refusal.code == 404 => {
+            Err(Failure::Refused(refusal)) if refusal.needs_a_list() || refusal.code == 404 || again => {
+                self.timed_out = false;
                 Next { from: None, failure: Some(Failure::Refused(refusal)) }
             }
             Err(failure) => Next { from: Some(version), failure: Some(failure) },
@@ -277,16 +276,13 @@ impl<S: Sink> Reflector<S> {
                 Ok(Line::Put(object)) => version = later(version, self.put(self.decode(object))),
                 Ok(Line::Deleted(object)) => version = later(version, self.deleted(object)),
                 Ok(Line::Bookmark { version: reached, .. }) => {
+                    stream.quiet_for(UNMARKED);
                     self.sink.nothing_up_to(revision(&reached));
                     version = later(version, Some(reached));
                 }
-                Ok(Line::Error(refusal)) if refusal.needs_a_list() => {
-                    // Normal for a watch that had nothing to tell for long; a server that only ever says so is paced.
-                    let failure = (begun.elapsed() < SHORT).then_some(Failure::Refused(refusal));
-                    return Next { from: None, failure };
-                }
                 Ok(Line::Error(refusal)) => {
-                    return Next { from: Some(version), failure: Some(Failure::Refused(refusal)) };
+                    let from = (!refusal.needs_a_list()).then_some(version);
+                    return Next { from, failure: Some(Failure::Refused(refusal)) };
                 }
                 Err(error) => return Next { from: Some(version), failure: Some(broken(error)) },
             }
@@ -295,7 +291,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Of events that come in one go handlers are told in one go.
     fn tell(&mut self) {
-        if std::mem::take(&mut self.untold) {
+        if mem::take(&mut self.untold) {
             self.sink.tell();
         }
     }
@@ -304,69 +300,6 @@ impl<S: Sink> Reflector<S> {
         let (entries, unread) = listed.whole();
         self.sink.all(entries, unread, revision(version));
         self.sink.well();
-    }
-
-    fn list_one(&self, object: &RawValue, listed: &mut Listed<S::Payload>) {
-        match self.decode(object) {
-            Ok(entry) => listed.put(entry),
-            Err(Unread { key: Some(key), .. }) => listed.unread(key),
-            Err(Unread { key: None, .. }) => {}
-        }
-    }
-
-    /// What is added or modified in a line that is as most are. Of any other, and of what cannot be decoded, nothing: that is looked at more closely.
-    fn at_once(&self, line: &[u8]) -> Option<Entry<S::Payload>> {
-        let object = wire::put(line)?;
-        self.sink.decoder().decode(object).ok().map(|payload| self.entry(payload, object.len()))
-    }
-
-    /// Gives the version it is at.
-    fn put(&self, decoded: Result<Entry<S::Payload>, Unread>) -> Option<String> {
-        match decoded {
-            Ok(entry) => {
-                let version = entry.object.meta().resource_version()?.to_owned();
-                self.sink.put(entry, revision(&version));
-                Some(version)
-            }
-            // It happened, and is not to be told again.
-            Err(unread) => {
-                self.sink.nothing_up_to(unread.revision?);
-                unread.revision.map(|revision| revision.to_string())
-            }
-        }
-    }
-
-    fn deleted(&self, object: &RawValue) -> Option<String> {
-        match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
-            Ok(last) => {
-                let version = last.meta().resource_version()?.to_owned();
-                self.sink.deleted(&last.key(), Some(last), revision(&version));
-                Some(version)
-            }
-            Err(what) => {
-                let (key, at) = (what.key.clone(), what.revision);
-                self.sink.undecodable(what);
-                self.sink.deleted(&key?, None, at?);
-                at.map(|revision| revision.to_string())
-            }
-        }
-    }
-
-    fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Unread> {
-        match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
-            Ok(payload) => Ok(self.entry(payload, object.get().len())),
-            Err(what) => {
-                let unread = Unread { key: what.key.clone(), revision: what.revision };
-                self.sink.undecodable(what);
-                Err(unread)
-            }
-        }
-    }
-
-    /// Of an object whose JSON has this length.
-    fn entry(&self, payload: S::Payload, json: usize) -> Entry<S::Payload> {
-        let bytes = self.sink.decoder().weigh(&payload, json);
-        Entry::new(payload.key(), Arc::new(payload), bytes)
     }
 
     async fn answer(
@@ -391,10 +324,10 @@ fn revision(version: &str) -> u64 {
     version.parse().unwrap_or_default()
 }
 
-/// The second one, unless there is none or it is known to be older: a server may tell again what it has told.
+/// The second one, unless there is none, or an empty one, which would stand for any, or it is known to be older: a server may tell again what it has told.
 fn later(version: String, next: Option<String>) -> String {
     let is_older = |next: &String| (1..revision(&version)).contains(&revision(next));
-    next.filter(|next| !is_older(next)).unwrap_or(version)
+    next.filter(|next| !next.is_empty() && !is_older(next)).unwrap_or(version)
 }
 
 fn watch_time() -> Duration {

@@ -14,7 +14,7 @@ const HEALTHY: Duration = Duration::from_mins(2);
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     failures: u32,
-    /// The end of the last wait.
+    /// The end of the last wait, which may have been none.
     waited: Option<Instant>,
 }
 
@@ -22,7 +22,7 @@ impl Pace {
     /// Something went wrong: how long to wait. `at_least` is what the server asked for.
     pub(crate) fn failed(&mut self, at_least: Option<Duration>) -> Duration {
         let now = Instant::now();
-        if self.waited.is_some_and(|waited| now.saturating_duration_since(waited) >= HEALTHY) {
+        if self.is_healthy(now) {
             self.failures = 0;
         }
         let wait = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
@@ -31,6 +31,22 @@ impl Pace {
         let wait = wait.max(at_least.unwrap_or_default());
         self.waited = Some(now + wait);
         wait
+    }
+
+    /// The server has forgotten what comes next, and everything is to be asked for anew: how long to wait. That is normal once in a while, whatever the watch had been
+    /// told before; a server that says it again so soon is failing, however long it thinks about it.
+    pub(crate) fn forgotten(&mut self, at_least: Option<Duration>) -> Duration {
+        let now = Instant::now();
+        if !self.is_healthy(now) {
+            return self.failed(at_least);
+        }
+        let wait = at_least.unwrap_or_default();
+        (self.failures, self.waited) = (0, Some(now + wait));
+        wait
+    }
+
+    fn is_healthy(&self, now: Instant) -> bool {
+        self.waited.is_none_or(|waited| now.saturating_duration_since(waited) >= HEALTHY)
     }
 }
 
@@ -64,6 +80,22 @@ mod tests {
             tokio::time::advance(pace.failed(Some(2 * HEALTHY))).await;
         }
         assert!(pace.failed(None) >= LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forgotten_once_in_a_while_is_asked_for_at_once_and_what_always_is_at_a_pace() {
+        let mut pace = Pace::default();
+        for _ in 0..3 {
+            assert_eq!(pace.forgotten(None), Duration::ZERO);
+            for base in [0.8, 1.6, 3.2] {
+                tokio::time::advance(HEALTHY / 2).await;
+                let wait = pace.forgotten(None);
+                assert!((base..2.0 * base).contains(&wait.as_secs_f64()), "{wait:?} for {base}");
+                tokio::time::advance(wait).await;
+            }
+            tokio::time::advance(HEALTHY).await;
+        }
+        assert_eq!(pace.forgotten(Some(FIRST)), FIRST);
     }
 
     #[tokio::test(start_paused = true)]

@@ -33,9 +33,11 @@ impl Stream {
         Self { body, lines: Lines::default(), alarm: Alarm::new(silence), in_one_go: 0 }
     }
 
-    /// The rest of it, where nothing may come for so long.
-    pub(super) fn quiet_for(self, silence: Duration) -> Self {
-        Self { alarm: Alarm::new(silence), ..self }
+    /// Nothing may come for so long from now on.
+    pub(super) fn quiet_for(&mut self, silence: Duration) {
+        if self.alarm.silence != silence {
+            self.alarm = Alarm::new(silence);
+        }
     }
 
     /// `None` when the server has ended it. Before it waits for something to come, or for its turn, it says so.

@@ -26,9 +26,10 @@
 
 mod names;
 mod pack;
+mod quick;
 mod read;
 
-pub(super) use self::{names::Names, pack::Pen, read::Packed};
+pub(super) use self::{names::Names, pack::Pen, quick::Quick, read::Packed};
 
 const NULL: u8 = 0x00;
 const FALSE: u8 = 0x01;

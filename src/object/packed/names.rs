@@ -1,7 +1,7 @@
 //! The names of the fields that an informer's objects have, each with a number.
 //!
 //! Invariant: a name keeps its number as long as this lives, so that whatever was packed can be read. Only the first [`NAMES`] names that come get one, and none
-//! that is long: keys of maps are names too, and there may be any number of them.
+//! that is long: keys of maps are names too, and there may be any number of them. And none that JSON escapes, so that a name with a number is in a message as it is.
 
 use super::NAMES;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -47,7 +47,7 @@ impl Names {
     /// What is known once this name is, if it is worth a number and there is one left.
     #[cold]
     fn learn(&self, name: &str) -> Option<Arc<Known>> {
-        if name.len() > LONGEST {
+        if name.len() > LONGEST || name.bytes().any(|byte| matches!(byte, b'"' | b'\\' | ..0x20)) {
             return None;
         }
         let mut known = self.known.write();
@@ -104,10 +104,29 @@ impl Guess<'_> {
             }
             _ => self.look_up(name)?,
         };
+        self.say(number);
+        Some(number)
+    }
+
+    #[inline]
+    fn say(&mut self, number: u16) {
         if self.said.len() < TRAIL {
             self.said.push(number);
         }
-        Some(number)
+    }
+
+    /// The name that is expected, if `text` begins with it and a quote: its number, and how long both are.
+    #[inline]
+    pub(super) fn expected(&mut self, text: &[u8]) -> Option<(u16, usize)> {
+        let number = *self.expected.get(self.at)?;
+        let name = &self.known.names[usize::from(number)];
+        if text.strip_prefix(name.as_bytes())?.first() != Some(&b'"') {
+            return None;
+        }
+        let length = name.len() + 1;
+        self.at += 1;
+        self.say(number);
+        Some((number, length))
     }
 
     fn look_up(&mut self, name: &str) -> Option<u16> {
@@ -149,9 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_numbers_and_none_for_long_names() {
+    fn there_are_only_so_many_numbers_and_none_for_names_that_are_long_or_escaped() {
         let names = Names::default();
         assert!(names.learn(&"x".repeat(LONGEST + 1)).is_none());
+        assert!(["a\"b", "a\\b", "a\tb"].iter().all(|escaped| names.learn(escaped).is_none()));
         for number in 0..NAMES {
             assert!(names.learn(&number.to_string()).is_some());
         }

@@ -12,7 +12,7 @@ use serde::{
 use std::{borrow::Cow, fmt, sync::LazyLock};
 
 /// A number is an object with this one field where `serde_json` was built to keep its digits, its feature `arbitrary_precision`.
-const DIGITS: &str = "$serde_json::private::Number";
+pub(super) const DIGITS: &str = "$serde_json::private::Number";
 
 /// Whether it was: somebody else in the same program may want it so.
 static KEEPS_DIGITS: LazyLock<bool> =
@@ -21,7 +21,7 @@ static KEEPS_DIGITS: LazyLock<bool> =
 /// Writes one object, field by field.
 pub(in crate::object) struct Pen<'a> {
     names: Guess<'a>,
-    packed: Vec<u8>,
+    pub(super) packed: Vec<u8>,
     fields: u64,
     pub(super) keeps_digits: bool,
 }
@@ -48,23 +48,36 @@ impl<'a> Pen<'a> {
         str::from_utf8(&self.packed).expect("strings, and bytes below 128").into()
     }
 
-    fn name(&mut self, name: &str) {
-        match self.names.number(name) {
-            Some(number) if number < LONG_NAME.into() => self.packed.push(number as u8),
-            Some(number) => {
-                let beyond = number - u16::from(LONG_NAME);
-                let low = beyond & ((1 << NAME_BITS) - 1);
-                self.packed.extend([LONG_NAME + (beyond >> NAME_BITS) as u8, low as u8]);
-            }
-            None => {
-                self.packed.push(UNKNOWN_NAME);
-                self.string(name);
-            }
+    pub(super) fn name(&mut self, name: &str) {
+        if let Some(number) = self.names.number(name) {
+            self.named(number);
+        } else {
+            self.packed.push(UNKNOWN_NAME);
+            self.string(name);
+        }
+    }
+
+    /// The name that is expected, if `text` begins with it and a quote: how long both are.
+    #[inline]
+    pub(super) fn expected_name(&mut self, text: &[u8]) -> Option<usize> {
+        let (number, length) = self.names.expected(text)?;
+        self.named(number);
+        Some(length)
+    }
+
+    #[inline]
+    fn named(&mut self, number: u16) {
+        if number < LONG_NAME.into() {
+            self.packed.push(number as u8);
+        } else {
+            let beyond = number - u16::from(LONG_NAME);
+            let low = beyond & ((1 << NAME_BITS) - 1);
+            self.packed.extend([LONG_NAME + (beyond >> NAME_BITS) as u8, low as u8]);
         }
     }
 
     #[inline]
-    fn string(&mut self, text: &str) {
+    pub(super) fn string(&mut self, text: &str) {
         if text.len() < SHORT_LENGTH {
             self.packed.push(SHORT_STRING + text.len() as u8);
         } else {
@@ -74,7 +87,7 @@ impl<'a> Pen<'a> {
         self.packed.extend_from_slice(text.as_bytes());
     }
 
-    fn integer(&mut self, integer: u64) {
+    pub(super) fn integer(&mut self, integer: u64) {
         if integer < SHORT {
             self.packed.push(SHORT_INTEGER + integer as u8);
         } else {
@@ -83,7 +96,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    fn negative(&mut self, integer: i64) {
+    pub(super) fn negative(&mut self, integer: i64) {
         self.packed.push(NEGATIVE);
         self.packed.extend(digits(!integer as u64));
     }
@@ -100,7 +113,7 @@ impl<'a> Pen<'a> {
     }
 
     /// How many there are of what begins at `at`, where one byte was left for it.
-    fn count(&mut self, at: usize, count: u64, long: u8, short: u8) {
+    pub(super) fn count(&mut self, at: usize, count: u64, long: u8, short: u8) {
         if count < SHORT {
             self.packed[at] = short + count as u8;
         } else {

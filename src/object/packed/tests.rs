@@ -35,7 +35,7 @@ fn same<T: DeserializeOwned + Debug + PartialEq>(json: &str) {
     assert_eq!(read_again::<T>(json).ok(), serde_json::from_str(json).ok(), "{json} as {}", std::any::type_name::<T>());
 }
 
-fn values() -> impl Strategy<Value = Value> {
+pub(super) fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

@@ -1,7 +1,7 @@
 //! How often an object is decoded, and what remains of that.
 
 use super::decoder;
-use crate::object::{Compact, Decoder, Metadata, MetadataOnly, Object, ObjectKey, Payload};
+use crate::object::{Compact, DecodeError, Decoder, Metadata, MetadataOnly, Object, ObjectKey, Payload};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
 use kube_core::{DynamicObject, ObjectMeta, Resource};
 use parking_lot::Mutex;
@@ -171,4 +171,13 @@ fn an_object_that_its_types_own_code_panics_on_is_one_that_cannot_be_decoded() {
     let what = decoder.decode::<Fragile>(text(30).as_bytes()).expect_err("a large one");
     assert_eq!((what.key.clone(), what.revision), (Some(ObjectKey::new("n", "f")), Some(7)));
     assert!(what.to_string().contains("panicked"), "{what}");
+
+    let compact = |size| Arc::new(decoder.decode::<Compact>(text(size).as_bytes()).expect("any size"));
+    assert_eq!(compact(3).decode::<Fragile>().expect("a small one").spec.size, 3);
+    let large = compact(30);
+    for _ in 0..2 {
+        let error = large.decode::<Fragile>().expect_err("a large one");
+        assert!(matches!(&error, DecodeError::Mismatch { key, .. } if key.name() == "f"), "{error}");
+        assert!(error.to_string().contains("panicked"), "{error}");
+    }
 }

@@ -349,6 +349,12 @@ impl Model {
         self.keys.values().filter(ready).count()
     }
 
+    /// There may be a key to hand out, now or later.
+    pub(crate) fn gives_more(&self) -> bool {
+        let waits = |rec: &Record| matches!(rec.wait, Wait::Worker(_));
+        self.phase == Phase::Open || self.phase == Phase::HandOut && self.keys.values().any(waits)
+    }
+
     pub(crate) fn is_drained(&self) -> bool {
         let over = |rec: &Record| rec.wait == Wait::Nothing && rec.run.is_none();
         self.phase == Phase::Closed || self.phase == Phase::HandOut && self.keys.values().all(over)

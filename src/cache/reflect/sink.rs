@@ -1,0 +1,31 @@
+//! Where objects go.
+
+use super::Failure;
+use crate::{
+    cache::store::Entry,
+    object::{Decoder, ObjectKey, Payload, Undecodable},
+};
+
+/// Who is told what the server has. A revision of 0 is one that is not known.
+pub(crate) trait Sink: Send + Sync {
+    type Payload: Payload;
+
+    fn decoder(&self) -> &Decoder;
+    /// These are all there are, at this revision. Those `unread` are there as well, but could not be read.
+    fn all(&self, entries: Vec<Entry<Self::Payload>>, unread: Vec<ObjectKey>, revision: u64);
+    /// It is there, and so is what [`deleted`](Self::deleted) says: handlers need not hear of either before [`tell`](Self::tell).
+    fn put(&self, entry: Entry<Self::Payload>, revision: u64);
+    /// Gone; as it was last, if that could be read.
+    fn deleted(&self, key: &ObjectKey, last: Option<Self::Payload>, revision: u64);
+    /// Handlers are to hear of what was put and deleted.
+    fn tell(&self);
+    /// Nothing else happened up to this revision.
+    fn nothing_up_to(&self, revision: u64);
+    fn undecodable(&self, what: Undecodable);
+    /// The server watches.
+    fn watching(&self);
+    /// The server answers.
+    fn well(&self);
+    /// It does not, or not as it should.
+    fn failed(&self, failure: &Failure);
+}

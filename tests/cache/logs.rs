@@ -1,0 +1,120 @@
+//! What is logged of an informer: what somebody should look at, and that once.
+
+use super::support::{Running, make, until};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Resource, api::ObjectMeta};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    sync::{Arc, Mutex, Once},
+};
+use steersman::{
+    cache::{Cache, CacheOptions, InformerState, Select},
+    logging::{Format, subscriber},
+    testing::{Embedded, TestServer},
+};
+use steersman_apiserver::Fault;
+use tracing::subscriber::{DefaultGuard, set_default, set_global_default};
+
+/// A config map whose doors are red or green.
+#[derive(Clone, Debug, Serialize, Deserialize, Resource)]
+#[resource(inherit = ConfigMap)]
+struct Painted {
+    metadata: ObjectMeta,
+    data: BTreeMap<String, Colour>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Colour {
+    Red,
+    Green,
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").extend(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// What this thread logs while the guard lives.
+    fn here() -> (Self, DefaultGuard) {
+        // With one on every thread, what is logged first on another one is not taken for unwanted by all.
+        static EVERYWHERE: Once = Once::new();
+        EVERYWHERE.call_once(|| {
+            let (deaf, _) = subscriber(Format::Human, "off", io::sink).expect("a filter");
+            set_global_default(deaf).expect("there is no other");
+        });
+        let lines = Self::default();
+        let (subscriber, _) = subscriber(Format::Json, "info", {
+            let lines = lines.clone();
+            move || lines.clone()
+        })
+        .expect("a filter");
+        (lines, set_default(subscriber))
+    }
+
+    /// Of the cache, since they were last taken.
+    fn take(&self) -> Vec<Value> {
+        let text = std::mem::take(&mut *self.0.lock().expect("nobody panics with it"));
+        let lines = serde_json::Deserializer::from_slice(&text).into_iter().map(|line| line.expect("a line"));
+        lines
+            .filter(|line: &Value| line["target"].as_str().is_some_and(|it| it.starts_with("steersman::cache")))
+            .collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_an_informer_is_degraded_is_logged_once_and_that_it_is_no_longer() {
+    let (lines, _guard) = Lines::here();
+    let server = Embedded::start().expect("it starts");
+    let refused = server.server().faults().add(Fault::on("* configmaps").status(403));
+    let cache = Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("a ready client");
+    let cache = Running::new(cache);
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    until(|| refused.hits() > 3).await;
+    let [line] = &lines.take()[..] else { panic!("once") };
+    assert_eq!(
+        (&line["level"], &line["kind"], &line["api_version"]),
+        (&"WARN".into(), &"ConfigMap".into(), &"v1".into())
+    );
+    assert!(line["error"].as_str().is_some_and(|error| error.contains("forbidden")), "{line}");
+    refused.remove();
+    maps.await_synced().await.expect("it syncs");
+    until(|| maps.state() == InformerState::Synced).await;
+    let [line] = &lines.take()[..] else { panic!("once") };
+    assert_eq!((&line["level"], &line["kind"]), (&"INFO".into(), &"ConfigMap".into()));
+    cache.stop().await;
+    assert!(lines.take().is_empty(), "its end is nothing to look at");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_left_out_is_logged_by_name_and_nothing_of_what_is_in_it() {
+    let (lines, _guard) = Lines::here();
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    let cache = Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
+    let cache = Running::new(cache);
+    let maps = cache.informer_of(Select::<Painted>::new().labels("app")).expect("it is new");
+    maps.await_synced().await.expect("it syncs");
+    make(&client, "default", "good", "red").await;
+    let bad = make(&client, "default", "bad", "blue").await;
+    until(|| maps.stats().decode_errors > 0).await;
+    let [line] = &lines.take()[..] else { panic!("one of them") };
+    assert_eq!((&line["level"], &line["object"]), (&"WARN".into(), &"default/bad".into()));
+    assert_eq!(line["resource_version"].to_string(), bad.metadata.resource_version.expect("a version"));
+    let said = maps.stats().last_decode_error.expect("why");
+    assert!(said.contains("blue") && !line.to_string().contains("blue"), "{line}");
+    cache.stop().await;
+}
