@@ -316,13 +316,15 @@ impl<P: Payload> Core<P> {
         })
     }
 
-    /// A part has changed: what that says of the whole.
+    /// A part has changed: what that says of the whole. Whoever hears of a sync, in whichever way, is served by then.
     pub(super) fn judge(&self, parts: &Parts) {
-        // Before anybody is told of a sync, so that who was told finds it so.
-        self.set_condition(parts.worst().clone());
-        if parts.are_listed() && !self.is_listed() {
-            self.fan.write(|publisher| Publisher::synced(publisher));
+        let syncs = parts.are_listed() && !self.is_listed();
+        if syncs {
             self.is_listed.store(true, Release);
+        }
+        self.set_condition(parts.worst().clone());
+        if syncs {
+            self.fan.write(|publisher| Publisher::synced(publisher));
             self.listed.send_replace(true);
         }
     }

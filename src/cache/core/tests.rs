@@ -15,8 +15,15 @@ use kube_client::{
     api::{DeleteParams, ListParams, PostParams},
 };
 use kube_core::{ResourceExt, TypeMeta};
+use parking_lot::Mutex;
 use serde_json::json;
-use std::{collections::BTreeMap, sync::mpsc::channel, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::mpsc::channel,
+    task::{Context, Wake},
+    thread,
+    time::Duration,
+};
 use steersman_apiserver::{ApiServer, Fault, Options};
 
 /// A server, and an informer of its config maps that runs.
@@ -249,6 +256,31 @@ fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions(
     core.end();
     parts[1].well();
     assert_eq!(core.condition(), Condition::Ended, "what has ended stays so");
+}
+
+/// Reads as soon as it is woken, as a worker on another thread may.
+struct ReadsWhenWoken {
+    core: Arc<Core<MetadataOnly>>,
+    served: Mutex<Vec<bool>>,
+}
+
+impl Wake for ReadsWhenWoken {
+    fn wake(self: Arc<Self>) {
+        self.served.lock().push(self.core.is_listed());
+    }
+}
+
+#[test]
+fn who_is_told_that_the_first_list_has_come_is_served_at_once() {
+    let (core, _) = metadata_core();
+    let part = whole(&core);
+    let mut cursor = core.subscribe();
+    let reader = Arc::new(ReadsWhenWoken { core: core.clone(), served: Mutex::default() });
+    let waker = reader.clone().into();
+    assert!(cursor.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    part.all(Vec::new(), Vec::new(), 1);
+    assert!(matches!(cursor.try_next(), Some(Item::InitialDone)));
+    assert_eq!(*reader.served.lock(), [true]);
 }
 
 #[test]
