@@ -11,7 +11,7 @@
 //! who pauses time that ran before may see it run on for the rest of a window.
 
 use quanta::Clock;
-use std::{cell::Cell, sync::LazyLock, time::Duration};
+use std::{cell::Cell, sync::LazyLock};
 use tokio::time::Instant;
 
 /// In nanoseconds. Reading the clock once in it costs little, and what runs for longer than it is told well enough; metrics of what is shorter may be off.
@@ -20,17 +20,70 @@ const WINDOW: u64 = 20_000;
 const AGREED: u8 = 8;
 
 /// Finding out how fast it counts takes some 20 ms, once in a process.
-static COUNTER: LazyLock<Clock> = LazyLock::new(Clock::new);
+static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 
 thread_local! {
-    static ANCHOR: Cell<Option<Anchor>> = const { Cell::new(None) };
+    static ANCHOR: Cell<Anchor> = const { Cell::new(Anchor::NONE) };
+}
+
+/// A moment, in nanoseconds since a beginning that a process has in common: less to reckon with than an [`Instant`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    /// What it is called when the first one was taken. Time that is paused may have stopped before that.
+    const FIRST: u64 = 1 << 62;
+
+    /// A reading of the clock.
+    pub(crate) fn of(clock: Instant) -> Self {
+        let nanos = |later: Instant, earlier| later.saturating_duration_since(earlier).as_nanos() as u64;
+        let first = COUNTER.first;
+        Self(Self::FIRST.saturating_add(nanos(clock, first)).saturating_sub(nanos(first, clock)))
+    }
+
+    #[cfg(feature = "bench-internals")]
+    pub(crate) fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Nanoseconds.
+    #[inline]
+    pub(crate) fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+struct Counter {
+    clock: Clock,
+    /// Nanoseconds that 2^32 counts take.
+    scale: u64,
+    /// How much it counts in a [`WINDOW`], rounded down.
+    window: u64,
+    first: Instant,
+}
+
+impl Counter {
+    fn new() -> Self {
+        let clock = Clock::new();
+        // One that were slower than 1 Hz would be worth nothing.
+        let scale = clock.delta_as_nanos(0, 1 << 32).max(1);
+        Self { clock, scale, window: (WINDOW << 32) / scale, first: Instant::now() }
+    }
+
+    /// What so many counts take, which are less than [`Self::window`].
+    #[inline]
+    fn nanos(&self, counts: u64) -> u64 {
+        counts.wrapping_mul(self.scale) >> 32
+    }
 }
 
 /// Both were read one after the other: the counter first, so that whatever comes between them shortens the window.
 #[derive(Clone, Copy)]
 struct Anchor {
     counter: u64,
-    clock: Instant,
+    clock: Stamp,
+    /// For so many counts the counter is believed; 0 if it is not.
+    window: u64,
     agreed: u8,
 }
 
@@ -41,47 +94,49 @@ pub(crate) fn prepare() {
 
 /// The time, but for less than [`WINDOW`]; it may go back by less than that.
 #[inline]
-pub(crate) fn stamp() -> Instant {
-    let counter = COUNTER.raw();
+pub(crate) fn stamp() -> Stamp {
+    let source = &*COUNTER;
+    let counter = source.clock.raw();
     let anchor = ANCHOR.get();
-    if let Some(stamp) = anchor.and_then(|anchor| anchor.stamp(counter, nanos)) {
-        return stamp;
-    }
-    let clock = Instant::now();
-    ANCHOR.set(Some(Anchor::after(anchor, counter, clock, nanos)));
+    anchor.stamp(counter, |counts| source.nanos(counts)).unwrap_or_else(|| read(source, counter))
+}
+
+#[cold]
+fn read(source: &Counter, counter: u64) -> Stamp {
+    let clock = Stamp::of(Instant::now());
+    let nanos = |from, to| source.clock.delta_as_nanos(from, to);
+    ANCHOR.set(ANCHOR.get().then((counter, clock), source.window, nanos));
     clock
 }
 
-/// From one count to a later one.
-#[inline]
-fn nanos(from: u64, to: u64) -> u64 {
-    COUNTER.delta_as_nanos(from, to)
-}
-
 impl Anchor {
+    /// Nothing agrees with it.
+    const NONE: Self = Self { counter: 0, clock: Stamp(u64::MAX), window: 0, agreed: 0 };
+
+    /// A counter that goes back has counted very much.
     #[inline]
-    fn stamp(&self, counter: u64, nanos: impl Fn(u64, u64) -> u64) -> Option<Instant> {
-        if self.agreed < AGREED || counter < self.counter {
-            return None;
-        }
-        let since = nanos(self.counter, counter);
-        (since < WINDOW).then(|| self.clock + Duration::from_nanos(since))
+    fn stamp(&self, counter: u64, nanos: impl Fn(u64) -> u64) -> Option<Stamp> {
+        let counts = counter.wrapping_sub(self.counter);
+        (counts < self.window).then(|| Stamp(self.clock.0 + nanos(counts)))
     }
 
-    #[cold]
-    fn after(before: Option<Self>, counter: u64, clock: Instant, nanos: impl Fn(u64, u64) -> u64) -> Self {
-        let Some(before) = before else { return Self { counter, clock, agreed: 0 } };
-        if counter < before.counter {
-            return Self { counter, clock, agreed: 0 };
+    /// Both were read again.
+    fn then(self, (counter, clock): (u64, Stamp), window: u64, nanos: impl Fn(u64, u64) -> u64) -> Self {
+        let anew = Self { counter, clock, window: 0, agreed: 0 };
+        if counter < self.counter {
+            return anew;
         }
-        let counted = nanos(before.counter, counter);
+        let counted = nanos(self.counter, counter);
         if counted < WINDOW {
-            return before; // Too soon to tell.
+            return self; // Too soon to tell.
         }
-        let passed = clock.saturating_duration_since(before.clock).as_nanos();
+        let passed = clock.since(self.clock);
         // A clock is set right by up to half a thousandth; the rest is what comes between two readings.
-        let agree = passed.abs_diff(counted.into()) <= u128::from(WINDOW / 10 + counted / 1000);
-        Self { counter, clock, agreed: if agree { (before.agreed + 1).min(AGREED) } else { 0 } }
+        if passed.abs_diff(counted) > WINDOW / 10 + counted / 1000 {
+            return anew;
+        }
+        let agreed = (self.agreed + 1).min(AGREED);
+        Self { window: if agreed == AGREED { window } else { 0 }, agreed, ..anew }
     }
 }
 
@@ -89,40 +144,39 @@ impl Anchor {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::time::Duration;
 
     /// A thread's readings: a counter that counts nanoseconds, and a clock.
     struct Thread {
-        anchor: Option<Anchor>,
+        anchor: Anchor,
         counter: u64,
-        clock: Instant,
+        clock: Stamp,
         /// How often the clock was read.
         read: u32,
     }
 
     impl Thread {
         fn new() -> Self {
-            Self { anchor: None, counter: 1 << 40, clock: Instant::now(), read: 0 }
+            Self { anchor: Anchor::NONE, counter: 1 << 40, clock: Stamp(Stamp::FIRST), read: 0 }
         }
 
         /// Let a window pass on both.
         fn pass_window(&mut self) {
-            self.counter += WINDOW;
-            self.clock += Duration::from_nanos(WINDOW);
+            self.pass(WINDOW as i64, WINDOW);
         }
 
         /// Let time pass, on the counter and on the clock.
         fn pass(&mut self, counted: i64, passed: u64) {
             self.counter = self.counter.saturating_add_signed(counted);
-            self.clock += Duration::from_nanos(passed);
+            self.clock.0 += passed;
         }
 
-        fn stamp(&mut self) -> Instant {
-            let nanos = |from, to| to - from;
-            if let Some(stamp) = self.anchor.and_then(|anchor| anchor.stamp(self.counter, nanos)) {
+        fn stamp(&mut self) -> Stamp {
+            if let Some(stamp) = self.anchor.stamp(self.counter, |counts| counts) {
                 return stamp;
             }
             self.read += 1;
-            self.anchor = Some(Anchor::after(self.anchor, self.counter, self.clock, nanos));
+            self.anchor = self.anchor.then((self.counter, self.clock), WINDOW, |from, to| to - from);
             self.clock
         }
 
@@ -185,7 +239,7 @@ mod tests {
         let mut thread = Thread::believing();
         thread.pass(-5, 5);
         assert_eq!(thread.stamp(), thread.clock);
-        assert_eq!(thread.anchor.map(|anchor| anchor.agreed), Some(0));
+        assert_eq!(thread.anchor.agreed, 0);
     }
 
     proptest! {
@@ -198,8 +252,8 @@ mod tests {
             for (counted, passed) in steps {
                 thread.pass(counted, passed.unwrap_or(counted.unsigned_abs()));
                 let stamp = thread.stamp();
-                let anchor = thread.anchor.expect("it was read");
-                prop_assert!(stamp >= anchor.clock && stamp - anchor.clock < Duration::from_nanos(WINDOW) || stamp == thread.clock);
+                let anchor = thread.anchor.clock;
+                prop_assert!(stamp >= anchor && stamp.since(anchor) < WINDOW || stamp == thread.clock);
             }
         }
     }
@@ -208,9 +262,8 @@ mod tests {
     fn real_time_is_told_but_for_less_than_a_window() {
         prepare();
         for _ in 0..100_000 {
-            let (before, stamp, after) = (Instant::now(), stamp(), Instant::now());
-            let window = Duration::from_nanos(WINDOW);
-            assert!(stamp + window >= before && stamp <= after + window);
+            let (before, stamp, after) = (Stamp::of(Instant::now()), stamp(), Stamp::of(Instant::now()));
+            assert!(before.since(stamp) <= WINDOW && stamp.since(after) <= WINDOW);
         }
     }
 
@@ -218,8 +271,17 @@ mod tests {
     async fn paused_time_is_told_exactly() {
         prepare();
         for step in 0..2_000 {
-            assert_eq!(stamp(), Instant::now());
+            assert_eq!(stamp(), Stamp::of(Instant::now()));
             tokio::time::advance(Duration::from_micros(step % 50)).await;
         }
+    }
+
+    #[test]
+    fn what_was_before_the_first_stamp_is_before_it() {
+        prepare();
+        let (now, hour) = (Instant::now(), Duration::from_hours(1));
+        let earlier = now.checked_sub(hour).expect("a clock goes that far back");
+        assert_eq!(Stamp::of(now).since(Stamp::of(earlier)), hour.as_nanos() as u64);
+        assert_eq!(Stamp::of(earlier).since(Stamp::of(now)), 0);
     }
 }

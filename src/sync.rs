@@ -3,7 +3,7 @@
 //! The concurrency model check (`tests/model`) compiles the queue's own sources against another module of this name, in
 //! which a scheduler decides who runs. So the queue uses these and nothing else to wait or to tell the time.
 
-pub(crate) use crate::stamp::{prepare, stamp};
+pub(crate) use crate::stamp::{Stamp, prepare, stamp};
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 use std::hint::spin_loop;
 pub(crate) use tokio::time::{Instant, Sleep, sleep_until};

@@ -15,7 +15,7 @@ use std::{
     task::{Poll, Waker, ready},
 };
 use steersman::{object::ObjectKey, workqueue::stamp};
-use tokio::{task::coop, time::Instant};
+use tokio::task::coop;
 
 #[derive(Clone, Default)]
 pub(crate) struct Floor(Arc<Shared>);
@@ -28,7 +28,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    ready: VecDeque<(ObjectKey, Instant)>,
+    ready: VecDeque<(ObjectKey, u64)>,
     asleep: Vec<Waker>,
 }
 
@@ -46,7 +46,7 @@ impl Floor {
             state.asleep.extend(waker.cloned());
             return None;
         };
-        black_box(now.saturating_duration_since(added));
+        black_box(now.saturating_sub(added));
         Some([key.clone(), key])
     }
 }

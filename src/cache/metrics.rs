@@ -16,7 +16,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 /// |---|---|
 /// | `steersman_cache_objects` | objects in memory |
 /// | `steersman_cache_bytes` | about how much memory they take |
+/// | `steersman_cache_largest_object_bytes` | about how much of it the largest one takes; absent if there is none |
 /// | `steersman_cache_events_total` | changes |
+/// | `steersman_cache_events_per_second` | changes a second, of about the last minute |
 /// | `steersman_cache_relists_total` | lists after the first |
 /// | `steersman_cache_watch_restarts_total` | watches after the first |
 /// | `steersman_cache_decode_errors_total` | objects that did not fit their type, each time they came |
@@ -32,8 +34,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 /// | `steersman_cache_own_write_longest_lag_seconds` | the same, of the slowest so far |
 /// | `steersman_cache_synced` | 1 if it is [`Synced`](InformerState::Synced), 0 otherwise |
 ///
-/// Events per second are `rate(steersman_cache_events_total[1m])`. The largest objects are not here, since finding them looks at every one: see
-/// [`Informer::largest`](super::Informer::largest).
+/// Which the largest objects are, [`Informer::largest`](super::Informer::largest) says: as labels their names would be series without end.
 ///
 /// ```
 /// # async fn example(cache: steersman::cache::Cache) {
@@ -82,6 +83,8 @@ pub(super) struct Row {
     pub(super) scope: String,
     pub(super) state: InformerState,
     pub(super) stats: InformerStats,
+    /// How large its largest object is.
+    pub(super) largest: Option<u64>,
 }
 
 impl Row {
@@ -123,6 +126,12 @@ fn write(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
     gauge(("steersman_cache_objects", "Objects in memory"), |row| Some(row.stats.objects as f64))?;
     gauge(("steersman_cache_bytes", "About how much memory the objects take"), |row| {
         Some(row.stats.approximate_bytes as f64)
+    })?;
+    gauge(("steersman_cache_largest_object_bytes", "About how much memory the largest object takes"), |row| {
+        Some(row.largest? as f64)
+    })?;
+    gauge(("steersman_cache_events_per_second", "Changes a second, of about the last minute"), |row| {
+        Some(row.stats.events_per_second)
     })?;
     gauge(("steersman_cache_handler_behind", "What the slowest handler has still to be told"), |row| {
         let behind = row.stats.handlers.iter().map(|handler| handler.behind + handler.pending);

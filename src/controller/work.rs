@@ -19,7 +19,7 @@ use crate::{
     fence::Fence,
     object::ObjectKey,
     reconcile::{Again, ClusterRequest, Context, DynReconciler, Error, Outcome, Result, Run},
-    stamp::stamp,
+    stamp::{Stamp, stamp},
     workqueue::{Item, Key, RunWatch, WorkQueue},
 };
 use anyhow::anyhow;
@@ -34,12 +34,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{
-    select,
-    sync::watch,
-    task::coop::consume_budget,
-    time::{Instant, timeout_at},
-};
+use tokio::{select, sync::watch, task::coop::consume_budget, time::timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field};
 
@@ -184,10 +179,9 @@ impl<R: Key> Work<R> {
         item: &mut Item<R>,
         token: &Token,
         reconciler: &dyn DynReconciler<R>,
-    ) -> Option<(Outcome, Instant)> {
-        let begun = item.began();
+    ) -> Option<(Outcome, Stamp)> {
         let (reasons, again) = item.reasons_and_watch();
-        let deadline = self.settings.reconcile_timeout.and_then(|timeout| begun.checked_add(timeout));
+        let deadline = self.settings.reconcile_timeout.and_then(|timeout| item.began().checked_add(timeout));
         let context = Context::from(Run {
             id: run_id(),
             attempt: item.attempt(),
@@ -237,7 +231,8 @@ impl<R: Key> Work<R> {
             }
         };
         let ended = stamp();
-        Some((span.in_scope(|| self.conclude(item, result, ended.saturating_duration_since(begun))), ended))
+        let took = item.held_until(ended);
+        Some((span.in_scope(|| self.conclude(item, result, took)), ended))
     }
 
     fn panicked(&self, panic: Box<dyn Any + Send>) -> Error {

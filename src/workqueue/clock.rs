@@ -3,12 +3,14 @@
 //! It is read in two ways. What is *due* is decided by the time itself. When something *happened* is said by a [stamp], which may be off by
 //! up to 20 us and costs a third; most queues have nothing that waits for a time, and then that is all they read.
 
-use crate::sync::{self, Instant, stamp};
+use crate::sync::{self, Instant, Stamp, stamp};
 use std::time::Duration;
 
 #[derive(Clone, Copy)]
 pub(super) struct Clock {
     epoch: Instant,
+    /// The same.
+    began: Stamp,
 }
 
 /// What time it is.
@@ -23,7 +25,8 @@ pub(super) trait Time {
 impl Clock {
     pub(super) fn new() -> Self {
         sync::prepare();
-        Self { epoch: Instant::now() }
+        let epoch = Instant::now();
+        Self { epoch, began: Stamp::of(epoch) }
     }
 
     #[inline]
@@ -50,15 +53,16 @@ impl Clock {
     }
 
     /// For one who has read a stamp already.
-    pub(super) fn stamped(self, stamp: Instant) -> Stamped {
-        Stamped { clock: self, stamp: self.since_epoch(stamp) }
+    #[inline]
+    pub(super) fn stamped(self, stamp: Stamp) -> Stamped {
+        Stamped { clock: self, stamp: stamp.since(self.began) }
     }
 }
 
 impl Time for Clock {
     #[inline]
     fn stamp(&self) -> u64 {
-        self.since_epoch(stamp())
+        stamp().since(self.began)
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use super::{
     state::{NEVER, State},
     waiters::Asleep,
 };
-use crate::sync::{Instant, stamp};
+use crate::sync::{Instant, Stamp, stamp};
 use std::{
     fmt,
     future::poll_fn,
@@ -105,6 +105,11 @@ impl<K: Key> Item<K> {
         self.queue.0.clock.instant(self.held.began).expect("it was read from the clock")
     }
 
+    /// How long this worker has had it.
+    pub(crate) fn held_until(&self, stamp: Stamp) -> Duration {
+        Duration::from_nanos(self.queue.0.clock.stamped(stamp).stamp().saturating_sub(self.held.began))
+    }
+
     /// Why it runs: the last reasons it was added with, oldest first.
     pub fn reasons(&self) -> Vec<Reason> {
         let state = self.queue.0.lock();
@@ -176,7 +181,7 @@ impl<K: Key> Item<K> {
     }
 
     /// The same for somebody who has just taken a stamp.
-    pub(crate) fn finish_and_try_get_at(mut self, outcome: Outcome, stamp: Instant) -> Option<Self> {
+    pub(crate) fn finish_and_try_get_at(mut self, outcome: Outcome, stamp: Stamp) -> Option<Self> {
         let end = self.end(outcome);
         self.finish_and_take(end, outcome.priority, stamp, None);
         if self.finished { None } else { Some(self) }
@@ -229,7 +234,7 @@ impl<K: Key> Item<K> {
         &mut self,
         end: End,
         priority: Option<Priority>,
-        stamp: Instant,
+        stamp: Stamp,
         waker: Option<&Waker>,
     ) -> Option<Asleep> {
         let Self { queue: WorkQueue(queue), held, error, finished } = self;

@@ -94,11 +94,11 @@ pub use stats::{BandStats, Histogram, Stats};
 use serde::{Serialize, Serializer};
 use std::{fmt, hash::Hash, sync::Arc, time::Duration};
 
-/// The clock that says when a key came and went. For our own benches; no part of the API.
+/// The clock that says when a key came and went, in nanoseconds. For our own benches; no part of the API.
 #[cfg(feature = "bench-internals")]
 #[doc(hidden)]
-pub fn stamp() -> crate::sync::Instant {
-    crate::sync::stamp()
+pub fn stamp() -> u64 {
+    crate::sync::stamp().nanos()
 }
 
 /// What can be queued. Never implement it. `Debug` is how a key appears in logs and on the debug page. Its `Eq`, `Hash` and `Clone`

@@ -165,11 +165,13 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
     drop(slow);
     let blue = r#"{cluster="",group="",version="v1",kind="ConfigMap",scope="in default, labelled app=blue"}"#;
     let bytes = maps.stats().approximate_bytes;
+    let largest = maps.largest()[0].approximate_bytes;
     for line in [
         "# TYPE steersman_cache_objects gauge".to_owned(),
         "# TYPE steersman_cache_events counter".to_owned(),
         format!("steersman_cache_objects{blue} 1.0"),
         format!("steersman_cache_bytes{blue} {bytes}.0"),
+        format!("steersman_cache_largest_object_bytes{blue} {largest}.0"),
         format!("steersman_cache_events_total{blue} 1"),
         format!("steersman_cache_relists_total{blue} 0"),
         format!("steersman_cache_watch_restarts_total{blue} 0"),
@@ -182,8 +184,9 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
     ] {
         assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
     }
-    for since in ["since_last_event", "since_heard"] {
-        let name = format!("steersman_cache_{since}_seconds{blue} 5");
+    // One in a minute, five seconds ago.
+    for begins in ["since_last_event_seconds{} 5", "since_heard_seconds{} 5", "events_per_second{} 0.015"] {
+        let name = format!("steersman_cache_{}", begins.replace("{}", blue));
         assert!(text.contains(&name), "{name} is not in\n{text}");
     }
     assert!(maps.get(&ObjectKey::new("default", "a")).expect("synced").is_some());

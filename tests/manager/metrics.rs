@@ -65,6 +65,8 @@ const NOT_HERE: &[(&str, &str)] = &[
 const OURS: &[(&str, &str, &[&str])] = &[
     ("steersman_cache_objects", "gauge", CACHE),
     ("steersman_cache_bytes", "gauge", CACHE),
+    ("steersman_cache_largest_object_bytes", "gauge", CACHE),
+    ("steersman_cache_events_per_second", "gauge", CACHE),
     ("steersman_cache_handler_behind", "gauge", CACHE),
     ("steersman_cache_since_last_event_seconds", "gauge", CACHE),
     ("steersman_cache_since_heard_seconds", "gauge", CACHE),

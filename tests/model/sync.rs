@@ -58,9 +58,23 @@ impl Instant {
     }
 }
 
+/// A moment, in nanoseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    pub(crate) fn of(clock: Instant) -> Self {
+        Self(clock.0.as_nanos() as u64)
+    }
+
+    pub(crate) fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
 /// The clock costs nothing here.
-pub(crate) fn stamp() -> Instant {
-    Instant::now()
+pub(crate) fn stamp() -> Stamp {
+    Stamp::of(Instant::now())
 }
 
 pub(crate) fn prepare() {}
