@@ -55,8 +55,7 @@ impl<K: Key> Future for Get<'_, K> {
                 if state.phase == Phase::Closed {
                     return Ok(None);
                 }
-                let item =
-                    state.take(&this.queue.0.clock, this.queue.0.timing).map(|slot| Item::new(this.queue, state, slot));
+                let item = state.take(&this.queue.0.clock, this.queue.0.timing).map(|held| Item::new(this.queue, held));
                 match item {
                     Some(item) => Ok(Some(item)),
                     None if state.gives_more() => {

@@ -7,7 +7,8 @@ use super::{
     finish::{End, Ended},
     get::Get,
     queue::Place,
-    state::{NEVER, State},
+    runs::Held,
+    state::NEVER,
     waiters::Asleep,
 };
 use crate::sync::{Instant, Stamp, stamp};
@@ -31,53 +32,18 @@ pub struct Item<K: Key> {
     finished: bool,
 }
 
-/// What was handed out.
-struct Held<K> {
-    key: K,
-    slot: u32,
-    run: u32,
-    priority: Priority,
-    attempts: u32,
-    waited: u64,
-    /// When it was handed out.
-    began: u64,
-}
-
-impl<K: Key> Held<K> {
-    #[inline]
-    fn new(state: &State<K>, at: u32) -> Self {
-        let slot = &state.slots[at];
-        let began = state.runs.get(slot.place).started;
-        Self {
-            key: slot.key.clone().expect("a slot in use has a key"),
-            slot: at,
-            run: slot.place,
-            priority: Priority(slot.priority),
-            attempts: slot.attempts,
-            waited: began.saturating_sub(slot.ready_at),
-            began,
-        }
-    }
-}
-
 impl<K: Key> Held<K> {
     #[inline]
     fn ended<'a>(&self, end: End, priority: Option<Priority>, error: &'a mut Option<Arc<str>>) -> Ended<'a> {
-        let priority = priority.unwrap_or(self.priority).0;
+        let priority = priority.map_or(self.priority, |priority| priority.0);
         Ended { slot: self.slot, run: self.run, end, priority, error }
-    }
-
-    /// The old key comes back, to be dropped without the lock.
-    #[inline]
-    fn become_next(&mut self, state: &State<K>, at: u32) -> K {
-        std::mem::replace(self, Self::new(state, at)).key
     }
 }
 
 impl<K: Key> Item<K> {
     #[inline]
-    pub(super) fn new(queue: &WorkQueue<K>, state: &State<K>, at: u32) -> Self {
-        Self { queue: queue.clone(), held: Held::new(state, at), error: None, finished: false }
+    pub(super) fn new(queue: &WorkQueue<K>, held: Held<K>) -> Self {
+        Self { queue: queue.clone(), held, error: None, finished: false }
     }
 
     /// The key.
@@ -87,7 +53,7 @@ impl<K: Key> Item<K> {
 
     /// The priority it was handed out with, and will be requeued with unless told otherwise.
     pub fn priority(&self) -> Priority {
-        self.held.priority
+        Priority(self.held.priority)
     }
 
     /// 1 on the first run since the last success.
@@ -201,7 +167,7 @@ impl<K: Key> Item<K> {
     }
 
     /// What an outcome means for the state. Asks the limiter, without the lock.
-    #[inline]
+    #[inline(always)]
     fn end(&self, outcome: Outcome) -> End {
         let queue = &self.queue.0;
         match outcome.next {
@@ -245,9 +211,9 @@ impl<K: Key> Item<K> {
         queue.change(|state, wakes| {
             let ended = held.ended(end, priority, error);
             state.finish(ended, queue.timing.then(|| time.stamp()), &time, wakes, &mut done);
-            if let Some(at) = state.take(&time, queue.timing) {
+            if let Some(next) = state.take(&time, queue.timing) {
                 *finished = false;
-                old = Some(held.become_next(state, at));
+                old = Some(std::mem::replace(held, next).key);
             } else if let Some(waker) = waker.filter(|_| state.gives_more()) {
                 asleep = Some(state.sleep(waker));
             }
@@ -275,7 +241,7 @@ impl<K: Key> fmt::Debug for Item<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item")
             .field("key", &self.held.key)
-            .field("priority", &self.held.priority)
+            .field("priority", &self.priority())
             .field("attempt", &self.attempt())
             .field("waited", &self.waited())
             .finish_non_exhaustive()

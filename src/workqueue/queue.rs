@@ -44,13 +44,17 @@ const BATCH: usize = 256;
 pub struct WorkQueue<K>(pub(super) Arc<Shared<K>>);
 
 pub(super) struct Shared<K> {
-    state: CalmMutex<State<K>>,
+    state: Apart<CalmMutex<State<K>>>,
     hasher: DefaultHashBuilder,
     limiter: Limiter<K>,
     pub(super) clock: Clock,
     /// Measure how long keys wait and run.
     pub(super) timing: bool,
 }
+
+/// On lines of the caches of its own: what is beside it is read by everybody, and never written.
+#[repr(align(128))]
+struct Apart<T>(T);
 
 /// Where a key is to be found.
 #[derive(Clone, Copy)]
@@ -85,7 +89,7 @@ impl<K: Key> fmt::Debug for WorkQueue<K> {
 
 impl<K> Shared<K> {
     pub(super) fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock()
+        self.state.0.lock()
     }
 }
 
@@ -150,7 +154,7 @@ impl<K: Key> WorkQueue<K> {
         let QueueOptions { name, limiter, share, metrics } = options;
         let metrics = metrics.filter(|_| !name.is_empty());
         let queue = Self(Arc::new(Shared {
-            state: CalmMutex::new(State::new(share)),
+            state: Apart(CalmMutex::new(State::new(share))),
             hasher: DefaultHashBuilder::default(),
             limiter,
             clock: Clock::new(),
@@ -253,8 +257,8 @@ impl<K: Key> WorkQueue<K> {
     #[inline]
     pub fn try_get(&self) -> Option<Item<K>> {
         self.0.change(|state, _| {
-            let slot = state.take(&self.0.clock, self.0.timing)?;
-            Some(Item::new(self, state, slot))
+            let held = state.take(&self.0.clock, self.0.timing)?;
+            Some(Item::new(self, held))
         })
     }
 

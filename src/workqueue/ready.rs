@@ -20,6 +20,8 @@ use super::{list::List, slots::Slots};
 /// Priorities without keys are kept to save looking for them again, up to this many.
 const KEEP_EMPTY: usize = 64;
 
+/// Written by everybody: on a line of the caches of its own, as other parts of the state are.
+#[repr(align(64))]
 pub(super) struct Ready {
     /// Highest first.
     levels: Vec<Level>,
@@ -65,7 +67,7 @@ impl Ready {
     }
 
     /// Behind all keys of the slot's priority.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
         let slot = &mut slots[at];
         slot.place = self.next_place;
@@ -87,7 +89,7 @@ impl Ready {
     }
 
     /// The key whose turn it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop<K: Eq>(&mut self, slots: &mut Slots<K>) -> Option<u32> {
         if self.len == 0 {
             return None;

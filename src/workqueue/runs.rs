@@ -5,8 +5,9 @@ use super::{
     reasons::{ReasonIds, Reasons},
 };
 
-/// The runs going on. A run's number is the worker that the snapshot shows.
+/// The runs going on. A run's number is the worker that the snapshot shows. On a line of the caches of its own: it is written by who takes keys, and not by who adds them.
 #[derive(Default)]
+#[repr(align(64))]
 pub(super) struct Runs {
     all: Vec<Run>,
     free: Vec<u32>,
@@ -26,6 +27,19 @@ pub(super) struct Run {
     pub(super) reasons: ReasonIds,
     /// Tells it from others that had its number.
     pub(super) serial: u32,
+}
+
+/// What a worker has of its run.
+pub(super) struct Held<K> {
+    pub(super) key: K,
+    pub(super) slot: u32,
+    pub(super) run: u32,
+    pub(super) priority: i32,
+    pub(super) attempts: u32,
+    /// How long the key was ready.
+    pub(super) waited: u64,
+    /// When it was handed out.
+    pub(super) began: u64,
 }
 
 impl Runs {

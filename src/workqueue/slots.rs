@@ -162,7 +162,7 @@ impl<K: Eq> Slots<K> {
     ///
     /// # Panics
     /// Without a key.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: &mut Option<K>) -> u32 {
         let Self { chunks, table, used } = self;
         let wanted = key.as_ref().expect("a key is given");
@@ -204,7 +204,7 @@ impl<K: Eq> Slots<K> {
     }
 
     /// Give up the slot if nothing is left to remember: true if so. The key is put into `done`, to be dropped without the lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) -> bool {
         let slot = &mut self.chunks[at];
         let idle = slot.is_idle();

@@ -13,7 +13,7 @@ use super::{
     clock::Time,
     ready::Ready,
     reasons::{ReasonIds, Reasons},
-    runs::{Run, Runs},
+    runs::{Held, Run, Runs},
     shutdown::Phase,
     slots::{Pending, Running, Slots},
     stats::Counters,
@@ -98,7 +98,7 @@ impl<K: Key> State<K> {
 
     /// Add the key that is given, or merge with what it waits for already. The key is taken unless the queue has it already or
     /// takes no more.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(
         &mut self,
         (hash, key): (KeyHash, &mut Option<K>),
@@ -119,59 +119,92 @@ impl<K: Key> State<K> {
 
     /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
     /// behind the others of its new priority; parked keys stay parked.
+    #[inline(always)]
     pub(super) fn merge(&mut self, at: u32, when: When, priority: i32, time: &impl Time, wakes: &mut Wakes) {
-        // A key that stays where it is does not care about the time.
-        let stays = self.slots[at].pending == Pending::Worker && priority <= self.slots[at].priority;
-        let now = if stays { 0 } else { self.now(time) };
-        let slot = &mut self.slots[at];
-        if let When::At { due, backoff, replace } = when {
-            self.counters.retries += 1;
-            if !stays {
-                self.counters.delays.observe(due.saturating_sub(now));
+        let slot = &self.slots[at];
+        // Such a key does not care about the time.
+        let stays = slot.pending == Pending::Worker && priority <= slot.priority;
+        match when {
+            When::Now if stays => {}
+            When::Now if slot.pending == Pending::Nothing => {
+                let now = self.now(time);
+                self.begin(at, priority, now);
+                self.make_ready(at, now);
             }
-            if backoff {
-                // A wait for an earlier backoff goes on.
-                let pending = slot.pending == Pending::Time && slot.backoff_until > now && !replace;
-                slot.backoff_until = if pending { slot.backoff_until.min(due) } else { due };
+            When::Now => {
+                let now = self.now(time);
+                self.bring_forward(at, priority, now);
             }
-        }
-        match slot.pending {
-            Pending::Nothing => {
-                (slot.priority, slot.added_at) = (priority, now);
-                match when {
-                    When::Now => self.make_ready(at, now),
-                    When::At { due, .. } => self.wait_until(at, due, wakes),
+            When::At { due, backoff, replace } => {
+                let now = if stays { due } else { self.now(time) };
+                self.counters.retries += 1;
+                if !stays {
+                    self.counters.delays.observe(due.saturating_sub(now));
                 }
-            }
-            Pending::Worker if priority > slot.priority => {
-                let in_line = !slot.is_running();
-                if in_line {
-                    self.ready.remove(&mut self.slots, at);
+                if backoff {
+                    self.back_off(at, due, replace, now);
                 }
-                self.slots[at].priority = priority;
-                if in_line {
-                    self.ready.push(&mut self.slots, at);
-                }
+                self.put_off(at, (due, replace), priority, now, wakes);
             }
-            Pending::Worker => {}
-            Pending::Time => {
-                slot.priority = slot.priority.max(priority);
-                match when {
-                    When::Now => {
-                        self.withdraw(at);
-                        self.make_ready(at, now);
-                    }
-                    When::At { due, replace, .. } if due < slot.ready_at || replace => {
-                        self.withdraw(at);
-                        self.wait_until(at, due, wakes);
-                    }
-                    When::At { .. } => {}
-                }
-            }
-            Pending::Unpark => slot.priority = slot.priority.max(priority),
         }
     }
 
+    /// It waited for nothing.
+    #[inline]
+    fn begin(&mut self, at: u32, priority: i32, now: u64) {
+        let slot = &mut self.slots[at];
+        (slot.priority, slot.added_at) = (priority, now);
+    }
+
+    /// It waits for something, and is ready now; unless it is parked.
+    fn bring_forward(&mut self, at: u32, priority: i32, now: u64) {
+        self.raise(at, priority);
+        if self.slots[at].pending == Pending::Time {
+            self.withdraw(at);
+            self.make_ready(at, now);
+        }
+    }
+
+    /// Ready at a time, if it does not wait for something already that beats that.
+    fn put_off(&mut self, at: u32, (due, replace): (u64, bool), priority: i32, now: u64, wakes: &mut Wakes) {
+        let slot = &self.slots[at];
+        match slot.pending {
+            Pending::Nothing => {
+                self.begin(at, priority, now);
+                self.wait_until(at, due, wakes);
+            }
+            Pending::Time if due < slot.ready_at || replace => {
+                self.raise(at, priority);
+                self.withdraw(at);
+                self.wait_until(at, due, wakes);
+            }
+            _ => self.raise(at, priority),
+        }
+    }
+
+    /// That is how long a failing key has to wait. A wait for an earlier backoff goes on.
+    fn back_off(&mut self, at: u32, due: u64, replace: bool, now: u64) {
+        let slot = &mut self.slots[at];
+        let pending = slot.pending == Pending::Time && slot.backoff_until > now && !replace;
+        slot.backoff_until = if pending { slot.backoff_until.min(due) } else { due };
+    }
+
+    fn raise(&mut self, at: u32, priority: i32) {
+        let slot = &self.slots[at];
+        if priority <= slot.priority {
+            return;
+        }
+        let in_line = slot.pending == Pending::Worker && !slot.is_running();
+        if in_line {
+            self.ready.remove(&mut self.slots, at);
+        }
+        self.slots[at].priority = priority;
+        if in_line {
+            self.ready.push(&mut self.slots, at);
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn make_ready(&mut self, at: u32, ready_at: u64) {
         let slot = &mut self.slots[at];
         slot.pending = Pending::Worker;
@@ -205,7 +238,7 @@ impl<K: Key> State<K> {
     }
 
     /// What time it is, for something that happens: what is due by then is ready before that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn now(&mut self, time: &impl Time) -> u64 {
         if self.wheel.next_due().is_none() {
             return time.stamp();
@@ -240,9 +273,9 @@ impl<K: Key> State<K> {
         });
     }
 
-    /// Hand out the key whose turn it is: its slot, whose `place` is the number of the run.
+    /// Hand out the key whose turn it is. While it runs, the `place` of its slot is the number of the run.
     #[inline]
-    pub(super) fn take(&mut self, time: &impl Time, timing: bool) -> Option<u32> {
+    pub(super) fn take(&mut self, time: &impl Time, timing: bool) -> Option<Held<K>> {
         if self.ready.len() == 0 && self.wheel.next_due().is_none() {
             return None; // Many of those who are woken come too late: they need not read the clock.
         }
@@ -259,10 +292,19 @@ impl<K: Key> State<K> {
             serial: 0,
         });
         (slot.pending, slot.running, slot.place) = (Pending::Nothing, Running::Yes, run);
+        let waited = now.saturating_sub(slot.ready_at);
         if timing {
-            self.counters.waited.observe(now.saturating_sub(slot.ready_at));
+            self.counters.waited.observe(waited);
         }
-        Some(at)
+        Some(Held {
+            key: slot.key.clone().expect("a slot in use has a key"),
+            slot: at,
+            run,
+            priority: slot.priority,
+            attempts: slot.attempts,
+            waited,
+            began: now,
+        })
     }
 
     /// Whether the key of a run will run once more.
@@ -304,6 +346,7 @@ impl<K: Key> State<K> {
         self.free_if_idle(at, done);
     }
 
+    #[inline(always)]
     pub(super) fn forget_slot(&mut self, at: u32) {
         let slot = &mut self.slots[at];
         (slot.attempts, slot.backoff_until) = (0, 0);
@@ -312,7 +355,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) {
         if self.slots.free_if_idle(at, done) && !self.errors.is_empty() {
             self.errors.remove(&at);
@@ -325,7 +368,7 @@ impl<K: Key> State<K> {
     }
 
     /// Wake whom the state now concerns: the last step of every change, see [`Shared::change`](super::queue::Shared::change).
-    #[inline]
+    #[inline(always)]
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         self.watchers.settle(wakes);
         if self.phase == Phase::Open {

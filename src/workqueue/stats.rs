@@ -95,8 +95,9 @@ impl Histogram {
     }
 }
 
-/// What is counted as it happens; the rest of [`Stats`] is read off the queue.
+/// What is counted as it happens; the rest of [`Stats`] is read off the queue. On lines of the caches of its own.
 #[derive(Default)]
+#[repr(align(64))]
 pub(super) struct Counters {
     pub(super) adds: u64,
     pub(super) retries: u64,

@@ -47,6 +47,7 @@ pub(super) enum Seen {
 /// Large enough that a queue of few keys, which come and go, does not make it anew all the time.
 const SMALLEST: usize = 64;
 
+#[repr(align(64))]
 pub(super) struct Table {
     /// A power of two of them, or none; at most three quarters are taken.
     entries: Vec<Entry>,
@@ -62,7 +63,7 @@ impl Table {
     }
 
     /// The slot under `hash` that is looked for; or the place where it is to be [inserted](Self::insert).
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, hash: KeyHash, mut look: impl FnMut(u32) -> Seen) -> Result<u32, usize> {
         let mut at = self.home(hash);
         let mut left_over = None;

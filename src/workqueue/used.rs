@@ -6,6 +6,8 @@
 
 const WORD: u32 = u64::BITS;
 
+/// On a line of the caches of its own: it is hardly ever written, unlike what it points to.
+#[repr(align(64))]
 pub(super) struct Used {
     words: Vec<u64>,
     /// A bit for each word; beyond the last word they are set.
