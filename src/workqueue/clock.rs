@@ -13,6 +13,11 @@ pub(super) struct Clock {
     began: Stamp,
 }
 
+/// `delay` after `now`; 0 is now itself.
+pub(super) fn due(delay: Duration, now: u64) -> u64 {
+    if delay.is_zero() { 0 } else { now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)) }
+}
+
 /// What time it is.
 pub(super) trait Time {
     /// To say when something happened.
@@ -45,11 +50,7 @@ impl Clock {
 
     /// `delay` after `now`; 0 is now itself.
     pub(super) fn due(self, delay: Duration, now: Instant) -> u64 {
-        if delay.is_zero() {
-            return 0;
-        }
-        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        self.since_epoch(now).saturating_add(delay)
+        due(delay, self.since_epoch(now))
     }
 
     /// For one who has read a stamp already.

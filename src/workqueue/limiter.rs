@@ -13,7 +13,7 @@ use std::{
 
 /// How long a failing key waits: a function of key, attempt and now. Clones share their state.
 ///
-/// The attempt is 0 at the first failure since the last success. A limiter is called without any lock held, at the moment
+/// The attempt is 0 at the first failure since the last success. A limiter of your own is called without any lock held, at the moment
 /// of the add. If it panics, the panic is caught and counted ([`Stats::limiter_panics`](super::Stats::limiter_panics)), and
 /// the key waits as long as the default limiter says: no key is lost.
 ///
@@ -28,24 +28,35 @@ use std::{
 /// let queue = WorkQueue::new(QueueOptions { limiter, ..QueueOptions::default() });
 /// # queue.add("key");
 /// ```
-pub struct Limiter<K>(Arc<Delay<K>>);
+pub struct Limiter<K>(Delay<K>);
 
-type Delay<K> = dyn Fn(&K, u32, Instant) -> Duration + Send + Sync;
+enum Delay<K> {
+    /// Ours, of the attempt alone: asked wherever that is known.
+    ByAttempt(Arc<ByAttempt>),
+    Any(Arc<AnyDelay<K>>),
+}
+
+pub(super) type ByAttempt = dyn Fn(u32) -> Duration + Send + Sync;
+type AnyDelay<K> = dyn Fn(&K, u32, Instant) -> Duration + Send + Sync;
 
 impl<K: Key> Limiter<K> {
     /// A limiter of your own.
     pub fn new(delay: impl Fn(&K, u32, Instant) -> Duration + Send + Sync + 'static) -> Self {
-        Self(Arc::new(delay))
+        Self(Delay::Any(Arc::new(delay)))
+    }
+
+    fn of_attempt(delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
+        Self(Delay::ByAttempt(Arc::new(delay)))
     }
 
     /// `base`, doubled per attempt, at most `max`. For keys that fail on their own.
     pub fn exponential(base: Duration, max: Duration) -> Self {
-        Self::new(move |_, attempt, _| exponential(base, max, attempt))
+        Self::of_attempt(move |attempt| exponential(base, max, attempt))
     }
 
     /// `fast` for the first `attempts` failures, `slow` after that. For what usually heals at once or not for long.
     pub fn fast_slow(fast: Duration, slow: Duration, attempts: u32) -> Self {
-        Self::new(move |_, attempt, _| if attempt < attempts { fast } else { slow })
+        Self::of_attempt(move |attempt| if attempt < attempts { fast } else { slow })
     }
 
     /// One key per `interval`, all keys together, after `burst` that pass at once (0 counts as 1). Each call reserves the
@@ -93,7 +104,18 @@ impl<K: Key> Limiter<K> {
 
     /// The wait for a key that failed `attempt` times before.
     pub fn delay(&self, key: &K, attempt: u32, now: Instant) -> Duration {
-        (self.0)(key, attempt, now)
+        match &self.0 {
+            Delay::ByAttempt(delay) => delay(attempt),
+            Delay::Any(delay) => delay(key, attempt, now),
+        }
+    }
+
+    /// The same, if it is ours and asks for nothing else: it may be asked under the queue's lock.
+    pub(super) fn by_attempt(&self) -> Option<&ByAttempt> {
+        match &self.0 {
+            Delay::ByAttempt(delay) => Some(&**delay),
+            Delay::Any(_) => None,
+        }
     }
 }
 
@@ -120,7 +142,10 @@ impl<K: Key> Default for Limiter<K> {
 
 impl<K> Clone for Limiter<K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(match &self.0 {
+            Delay::ByAttempt(delay) => Delay::ByAttempt(delay.clone()),
+            Delay::Any(delay) => Delay::Any(delay.clone()),
+        })
     }
 }
 

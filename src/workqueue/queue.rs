@@ -2,10 +2,10 @@
 
 use super::{
     Add, Item, Key, Priority, QueueOptions, Reason, Stats,
-    clock::{Clock, Time},
+    clock::{Clock, Time, due},
     drain::Drain,
     get::Get,
-    limiter::{Limiter, default_delay},
+    limiter::{ByAttempt, Limiter, default_delay},
     metrics::Probe,
     panics::discard,
     shutdown::Phase,
@@ -61,6 +61,38 @@ struct Apart<T>(T);
 pub(super) enum Place {
     Hash(KeyHash),
     Slot(u32),
+}
+
+/// What the limiter says of a key.
+enum Limited<'a> {
+    Not,
+    For(Duration),
+    /// Asked when the key is found, so that it is looked for once.
+    ByAttempt(&'a ByAttempt),
+}
+
+impl Limited<'_> {
+    /// The attempt is counted, if it was not yet.
+    #[inline]
+    fn delay<K: Key>(&self, state: &mut State<K>, slot: u32) -> Option<Duration> {
+        match self {
+            Self::Not => None,
+            Self::For(delay) => Some(*delay),
+            Self::ByAttempt(delay) => Some(delay(state.count_attempt(slot))),
+        }
+    }
+}
+
+/// When a key that is added `now` may run.
+#[inline]
+fn when(add: &Add, limited: Option<Duration>, now: u64) -> When {
+    let after = add.after.filter(|after| !after.is_zero());
+    let delay = match (after, limited) {
+        (Some(after), Some(limited)) => after.min(limited),
+        (None, Some(limited)) => limited,
+        (after, None) => after.unwrap_or_default(),
+    };
+    When::at(due(delay, now), add.rate_limited, add.replace_timer)
 }
 
 impl<K> Clone for WorkQueue<K> {
@@ -169,22 +201,21 @@ impl<K: Key> WorkQueue<K> {
     /// Add a key, ready now, at [`Priority::NORMAL`]. Ignored after a shutdown.
     #[inline]
     pub fn add(&self, key: K) {
-        self.put(key, |_, _| When::Now, (Priority::NORMAL, None), &self.0.clock);
+        self.put(self.0.hash(&key), key, |_, _| When::Now, (Priority::NORMAL, None), &self.0.clock);
     }
 
-    /// `when` tells when it may run.
+    /// `when` tells when the key, which is in this slot by then, may run.
     #[inline]
     fn put(
         &self,
+        hash: KeyHash,
         key: K,
-        when: impl FnOnce(KeyHash, &K) -> When,
+        when: impl FnOnce(&mut State<K>, u32) -> When,
         (priority, reason): (Priority, Option<&Reason>),
         time: &impl Time,
     ) {
-        let hash = self.0.hash(&key);
-        let when = when(hash, &key);
         let mut key = Some(key);
-        self.0.change(|state, wakes| state.add((hash, &mut key), (when, priority.0, reason), time, wakes));
+        self.0.change(|state, wakes| state.add((hash, &mut key), when, (priority.0, reason), time, wakes));
     }
 
     /// Add a key, ready after a delay.
@@ -200,16 +231,19 @@ impl<K: Key> WorkQueue<K> {
     /// Add a key as told.
     pub fn add_with(&self, key: K, add: Add) {
         let how = (add.priority.unwrap_or_default(), add.reason.as_ref());
+        let hash = self.0.hash(&key);
         if add.after.is_none() && !add.rate_limited {
-            return self.put(key, |_, _| When::Now, how, &self.0.clock);
+            return self.put(hash, key, |_, _| When::Now, how, &self.0.clock);
         }
         let now = Instant::now();
-        self.put(key, |hash, key| self.when(hash, key, &add, now), how, &self.0.clock.since_epoch(now));
+        let limited = self.limited(hash, &key, &add, now);
+        let now = self.0.clock.since_epoch(now);
+        self.put(hash, key, |state, slot| when(&add, limited.delay(state, slot), now), how, &now);
     }
 
     /// Add many keys alike, for less than one by one. Others get their turn in between.
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>, add: Add) {
-        let priority = add.priority.unwrap_or_default().0;
+        let how = (add.priority.unwrap_or_default().0, add.reason.as_ref());
         let mut keys = keys.into_iter();
         loop {
             let batch: Vec<_> = keys.by_ref().take(BATCH).collect();
@@ -221,28 +255,28 @@ impl<K: Key> WorkQueue<K> {
                 .into_iter()
                 .map(|key| {
                     let hash = self.0.hash(&key);
-                    let when = self.when(hash, &key, &add, now);
-                    (hash, Some(key), when)
+                    let limited = self.limited(hash, &key, &add, now);
+                    (hash, Some(key), limited)
                 })
                 .collect();
             let now = self.0.clock.since_epoch(now);
             self.0.change(|state, wakes| {
-                for (hash, key, when) in &mut batch {
-                    state.add((*hash, key), (*when, priority, add.reason.as_ref()), &now, wakes);
+                for (hash, key, limited) in &mut batch {
+                    let when = |state: &mut State<K>, slot| when(&add, limited.delay(state, slot), now);
+                    state.add((*hash, key), when, how, &now, wakes);
                 }
             });
         }
     }
 
-    fn when(&self, hash: KeyHash, key: &K, add: &Add, now: Instant) -> When {
-        let after = add.after.filter(|after| !after.is_zero());
-        let limited = add.rate_limited.then(|| self.0.limit(key, Place::Hash(hash), now));
-        let delay = match (after, limited) {
-            (Some(after), Some(limited)) => after.min(limited),
-            (None, Some(limited)) => limited,
-            (after, None) => after.unwrap_or_default(),
-        };
-        When::at(self.0.clock.due(delay, now), add.rate_limited, add.replace_timer)
+    fn limited(&self, hash: KeyHash, key: &K, add: &Add, now: Instant) -> Limited<'_> {
+        if !add.rate_limited {
+            return Limited::Not;
+        }
+        match self.0.limiter.by_attempt() {
+            Some(delay) => Limited::ByAttempt(delay),
+            None => Limited::For(self.0.limit(key, Place::Hash(hash), now)),
+        }
     }
 
     /// The next key, `None` once shut down. Dropping the future loses nothing.

@@ -97,12 +97,13 @@ impl<K: Key> State<K> {
     }
 
     /// Add the key that is given, or merge with what it waits for already. The key is taken unless the queue has it already or
-    /// takes no more.
+    /// takes no more. `when` is told its slot.
     #[inline(always)]
     pub(super) fn add(
         &mut self,
         (hash, key): (KeyHash, &mut Option<K>),
-        (when, priority, reason): (When, i32, Option<&Reason>),
+        when: impl FnOnce(&mut Self, u32) -> When,
+        (priority, reason): (i32, Option<&Reason>),
         time: &impl Time,
         wakes: &mut Wakes,
     ) {
@@ -114,6 +115,7 @@ impl<K: Key> State<K> {
         if let Some(reason) = reason {
             self.reasons.push(&mut self.slots[at].reasons, reason);
         }
+        let when = when(self, at);
         self.merge(at, when, priority, time, wakes);
     }
 
