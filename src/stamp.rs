@@ -162,7 +162,7 @@ mod tests {
 
         /// Let a window pass on both.
         fn pass_window(&mut self) {
-            self.pass(WINDOW as i64, WINDOW);
+            self.pass(WINDOW.cast_signed(), WINDOW);
         }
 
         /// Let time pass, on the counter and on the clock.

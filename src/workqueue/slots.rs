@@ -8,7 +8,7 @@
 //! slot it had, if that is free: the table says so already, and the two places to look at are one.
 
 use super::{
-    list::{Links, NIL, Nodes},
+    list::{Links, Nodes},
     reasons::ReasonIds,
     table::{KeyHash, Seen, Table},
     used::Used,
@@ -79,19 +79,13 @@ impl<K> Slot<K> {
         self.running != Running::No
     }
 
-    /// What it, in use, is to a search for this key that has met its number under this hash.
+    /// What it, in use, is to a search for this key that has met its number under what may be this hash.
     #[inline]
     fn seen(&self, hash: KeyHash, key: &K) -> Seen
     where
         K: Eq,
     {
-        if self.hash != hash {
-            Seen::LeftOver
-        } else if self.key.as_ref() == Some(key) {
-            Seen::It
-        } else {
-            Seen::Other
-        }
+        if self.hash == hash && self.key.as_ref() == Some(key) { Seen::It } else { Seen::Other(self.hash) }
     }
 
     /// Nothing is left to remember.
@@ -101,6 +95,9 @@ impl<K> Slot<K> {
 }
 
 const CHUNK: usize = 256;
+
+/// How many keys a queue holds: so many that the table has room for some bits of each hash.
+const MOST: usize = 1 << 30;
 
 pub(super) struct Slots<K> {
     chunks: Chunks<K>,
@@ -198,8 +195,8 @@ impl<K: Eq> Slots<K> {
     #[cold]
     fn make_room(&mut self, hash: KeyHash, slot: u32) {
         let Self { chunks, table, used } = self;
-        table.rebuild(used.count(), || used.iter().map(|slot| (chunks[slot].hash, slot)));
-        let added = table.find(hash, |_| Seen::Other).is_err_and(|place| table.insert(place, hash, slot));
+        table.rebuild(used.count(), used.iter().map(|slot| (chunks[slot].hash, slot)));
+        let added = table.find(hash, |_| Seen::Other(hash)).is_err_and(|place| table.insert(place, hash, slot));
         assert!(added, "there is room in a table made anew");
     }
 
@@ -248,7 +245,7 @@ impl<K> Chunks<K> {
     /// Add a chunk of free slots and return the first of them.
     fn grow(&mut self) -> u32 {
         let first = self.0.len() * CHUNK;
-        assert!(first + CHUNK < NIL as usize, "a queue holds less than 2^32 keys");
+        assert!(first < MOST, "a queue holds at most 2^30 keys");
         let chunk: Box<[Slot<K>]> = (0..CHUNK).map(|_| Slot::FREE).collect();
         self.0.extend(<Box<[Slot<K>; CHUNK]>>::try_from(chunk).ok());
         first as u32
@@ -258,7 +255,7 @@ impl<K> Chunks<K> {
 /// What a slot that the table names is to a search for a key. One that is free is not looked at: it is far away.
 #[inline]
 fn seen<K: Eq>(chunks: &Chunks<K>, used: &Used, slot: u32, (hash, key): (KeyHash, &K)) -> Seen {
-    if used.has(slot) { chunks[slot].seen(hash, key) } else { Seen::LeftOver }
+    if used.has(slot) { chunks[slot].seen(hash, key) } else { Seen::Free }
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! From a key's hash to its slot: an open table of (hash, slot), probed one by one from where the hash belongs.
+//! From a key's hash to its slot: an open table of slots, probed one by one from where the hash belongs.
 //!
 //! Invariant: between an entry and its home, the place its hash names, there is no vacant place; so a search may end at the
 //! first one. Every slot in use has an entry. What is *left over* is an entry whose slot was given up since, or has
 //! another key: giving up a slot does not touch the table, which for many keys would be one more access that misses the caches. A key that
 //! comes back takes the entry it left; the others go when the table is full, which is then [made anew](Table::rebuild).
 //!
-//! Searching and adding touch one line of the cache, two at the edge of one. Growing, with nothing left over, reads and writes from front to
-//! back, because homes are in the order of the hashes, and looks at no key.
-
-use super::list::NIL;
+//! Searching and adding touch one line of the cache, two at the edge of one. To have as much as possible of the table in the caches, an entry is four
+//! bytes: the number of the slot, and what there is room for of the hash. The whole hash is in the slot, which has to be looked at anyway if those bits are
+//! the right ones.
 
 /// Half of a key's hash: enough for a table of at most 2^32 keys, and cheap to keep.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,57 +22,57 @@ impl KeyHash {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: KeyHash,
-    /// [`NIL`] in a vacant place.
-    slot: u32,
-}
-
-impl Entry {
-    const VACANT: Self = Self { hash: KeyHash::ZERO, slot: NIL };
-}
-
-/// What a slot is to a search that has met an entry with the hash it looks for.
+/// What a slot is to a search that has met an entry which may be that of what it looks for.
 pub(super) enum Seen {
     /// What is looked for.
     It,
-    /// Another key's.
-    Other,
-    /// Not in use, or in use for a key with another hash: the entry is left over.
-    LeftOver,
+    /// In use for another key, with this hash.
+    Other(KeyHash),
+    /// Not in use.
+    Free,
 }
+
+/// A place without an entry. No slot has a number of nothing but ones.
+const VACANT: u32 = u32::MAX;
 
 /// Large enough that a queue of few keys, which come and go, does not make it anew all the time.
 const SMALLEST: usize = 64;
 
+/// There are always so many numbers for slots, which are added several hundred at a time.
+const LEAST_BITS: u32 = 10;
+
 #[repr(align(64))]
 pub(super) struct Table {
-    /// A power of two of them, or none; at most three quarters are taken.
-    entries: Vec<Entry>,
+    /// The low bits of a hash, then the number of its slot. A power of two of them, or none; at most three quarters are taken.
+    entries: Vec<u32>,
     /// How many more may be added before it is made anew.
     room: usize,
     /// A hash without this many of its low bits is its home.
     shift: u32,
+    /// Those of an entry that are the slot's.
+    bits: u32,
 }
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new(), room: 0, shift: 0 }
+        Self { entries: Vec::new(), room: 0, shift: 0, bits: LEAST_BITS }
     }
 
     /// The slot under `hash` that is looked for; or the place where it is to be [inserted](Self::insert).
     #[inline(always)]
     pub(super) fn find(&self, hash: KeyHash, mut look: impl FnMut(u32) -> Seen) -> Result<u32, usize> {
+        let tag = self.entry(hash, 0);
         let mut at = self.home(hash);
         let mut left_over = None;
         // There is nothing to get only in a table without any place.
-        while let Some(entry) = self.entries.get(at).filter(|entry| entry.slot != NIL) {
-            if entry.hash == hash {
-                match look(entry.slot) {
-                    Seen::It => return Ok(entry.slot),
-                    Seen::Other => {}
-                    Seen::LeftOver => left_over = left_over.or(Some(at)),
+        while let Some(&entry) = self.entries.get(at).filter(|entry| **entry != VACANT) {
+            let slot = entry ^ tag;
+            if slot >> self.bits == 0 {
+                match look(slot) {
+                    Seen::It => return Ok(slot),
+                    // It may be its entry.
+                    Seen::Other(other) if self.entry(other, 0) == tag => {}
+                    Seen::Other(_) | Seen::Free => left_over = left_over.or(Some(at)),
                 }
             }
             at = self.after(at);
@@ -84,18 +83,19 @@ impl Table {
     /// The slot that the entry at this place, where [`Self::find`] missed what it looked for, was left over from.
     #[inline]
     pub(super) fn left_over(&self, at: usize) -> Option<u32> {
-        self.entries.get(at).map(|entry| entry.slot).filter(|slot| *slot != NIL)
+        self.entries.get(at).filter(|entry| **entry != VACANT).map(|entry| entry & !(u32::MAX << self.bits))
     }
 
     /// Add an entry that is not there, at the place where [`Self::find`] missed it. False if there is no room: then it has to be [made
     /// anew](Self::rebuild) first, and searched again.
     #[inline]
     pub(super) fn insert(&mut self, at: usize, hash: KeyHash, slot: u32) -> bool {
+        let new = self.entry(hash, slot);
         match self.entries.get_mut(at) {
-            Some(left_over) if left_over.slot != NIL => left_over.slot = slot,
+            Some(left_over) if *left_over != VACANT => *left_over = new,
             Some(vacant) if self.room > 0 => {
                 self.room -= 1;
-                *vacant = Entry { hash, slot };
+                *vacant = new;
             }
             _ => return false,
         }
@@ -103,41 +103,35 @@ impl Table {
     }
 
     /// Make it anew for the slots in use, of which there are `used`: at most half full, so that it lasts for a while.
-    /// `slots` are asked for only if something is left over.
     #[cold]
-    pub(super) fn rebuild<I: Iterator<Item = (KeyHash, u32)>>(&mut self, used: usize, slots: impl FnOnce() -> I) {
-        let taken = limit(self.entries.len()) - self.room;
+    pub(super) fn rebuild(&mut self, used: usize, slots: impl Iterator<Item = (KeyHash, u32)>) {
         let mut places = self.entries.len().max(SMALLEST);
         while used > limit(places) / 2 {
             places *= 2;
         }
-        if taken == used {
-            let old = std::mem::replace(&mut self.entries, vec![Entry::VACANT; places]);
-            self.fill(old.into_iter().filter(|entry| entry.slot != NIL).map(|entry| (entry.hash, entry.slot)));
-        } else {
-            self.entries.clear();
-            self.entries.resize(places, Entry::VACANT);
-            self.fill(slots());
-        }
-    }
-
-    /// It is vacant.
-    fn fill(&mut self, slots: impl Iterator<Item = (KeyHash, u32)>) {
-        self.shift = u32::BITS - self.entries.len().ilog2();
-        self.room = limit(self.entries.len());
+        self.entries.clear();
+        self.entries.resize(places, VACANT);
+        self.shift = u32::BITS - places.ilog2();
+        self.bits = LEAST_BITS.max(places.ilog2());
+        self.room = limit(places);
         for (hash, slot) in slots {
             let at = self.vacant(hash);
-            self.entries[at] = Entry { hash, slot };
+            self.entries[at] = self.entry(hash, slot);
             self.room -= 1;
         }
     }
 
     fn vacant(&self, hash: KeyHash) -> usize {
         let mut at = self.home(hash);
-        while self.entries[at].slot != NIL {
+        while self.entries[at] != VACANT {
             at = self.after(at);
         }
         at
+    }
+
+    #[inline]
+    fn entry(&self, hash: KeyHash, slot: u32) -> u32 {
+        (hash.0 << self.bits) | slot
     }
 
     #[inline]
@@ -165,14 +159,14 @@ mod tests {
 
     impl Table {
         fn len(&self) -> usize {
-            self.entries.iter().filter(|entry| entry.slot != NIL).count()
+            self.entries.iter().filter(|entry| **entry != VACANT).count()
         }
 
         /// How many places a search for what is there looks at, on average.
-        fn probes(&self) -> f64 {
-            let taken = self.entries.iter().enumerate().filter(|(_, entry)| entry.slot != NIL);
+        fn probes(&self, hashes: &[KeyHash]) -> f64 {
+            let taken = (0..self.entries.len()).filter_map(|at| self.left_over(at).map(|slot| (at, slot)));
             let distance = |from: usize, to: usize| to.wrapping_sub(from) & (self.entries.len() - 1);
-            let probes: usize = taken.map(|(at, entry)| distance(self.home(entry.hash), at) + 1).sum();
+            let probes: usize = taken.map(|(at, slot)| distance(self.home(hashes[slot as usize]), at) + 1).sum();
             probes as f64 / self.len() as f64
         }
     }
@@ -195,8 +189,8 @@ mod tests {
             let (mut table, mut slots, mut model) = (Table::new(), Slots::default(), HashMap::new());
             let seen = |slots: &Slots, wanted: u32, slot: u32| match slots.keys[slot as usize] {
                 Some(key) if key == wanted => Seen::It,
-                Some(key) if hash(key) == hash(wanted) => Seen::Other,
-                _ => Seen::LeftOver,
+                Some(key) => Seen::Other(hash(key)),
+                None => Seen::Free,
             };
             for (add, key) in steps {
                 let found = table.find(hash(key), |slot| seen(&slots, key, slot));
@@ -209,9 +203,9 @@ mod tests {
                         });
                         if !table.insert(at, hash(key), slot) {
                             let used = |(key, slot): (&Option<u32>, u32)| key.map(|key| (hash(key), slot));
-                            table.rebuild(model.len(), || slots.keys.iter().zip(0..).filter_map(used));
+                            table.rebuild(model.len(), slots.keys.iter().zip(0..).filter_map(used));
                             prop_assert_eq!(table.len(), model.len(), "nothing is left over");
-                            let at = table.find(hash(key), |_| Seen::Other).unwrap_err();
+                            let at = table.find(hash(key), |_| Seen::Other(hash(key))).unwrap_err();
                             prop_assert!(table.insert(at, hash(key), slot));
                         }
                         slots.keys[slot as usize] = Some(key);
@@ -235,9 +229,9 @@ mod tests {
     #[test]
     fn a_key_that_comes_and_goes_takes_one_place() {
         let mut table = Table::new();
-        table.rebuild(0, std::iter::empty);
+        table.rebuild(0, std::iter::empty());
         for slot in 0..1000 {
-            let at = table.find(KeyHash(7), |_| Seen::LeftOver).unwrap_err();
+            let at = table.find(KeyHash(7), |_| Seen::Free).unwrap_err();
             assert!(table.insert(at, KeyHash(7), slot));
         }
         assert_eq!(table.len(), 1);
@@ -248,9 +242,9 @@ mod tests {
         let mut table = Table::new();
         for n in 0..100_000u64 {
             let hash = KeyHash::fold(n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let at = table.find(hash, |_| Seen::LeftOver).unwrap_err();
+            let at = table.find(hash, |_| Seen::Free).unwrap_err();
             if !table.insert(at, hash, 0) {
-                table.rebuild(0, std::iter::empty);
+                table.rebuild(0, std::iter::empty());
             }
         }
         assert_eq!(table.entries.len(), SMALLEST);
@@ -262,16 +256,16 @@ mod tests {
         let probes = |hash: &dyn Fn(u32) -> u64| {
             let mut table = Table::new();
             // As full as it gets.
-            for slot in 0..3 << 18 {
-                let hash = KeyHash::fold(hash(slot));
-                let mut at = table.find(hash, |_| Seen::Other).unwrap_err();
+            let hashes: Vec<_> = (0..3 << 18).map(|slot| KeyHash::fold(hash(slot))).collect();
+            for (&hash, slot) in hashes.iter().zip(0..) {
+                let mut at = table.find(hash, |_| Seen::Other(hash)).unwrap_err();
                 if !table.insert(at, hash, slot) {
-                    table.rebuild(slot as usize, || -> std::iter::Empty<_> { unreachable!("nothing is left over") });
-                    at = table.find(hash, |_| Seen::Other).unwrap_err();
+                    table.rebuild(slot as usize, hashes.iter().copied().zip(0..slot));
+                    at = table.find(hash, |_| Seen::Other(hash)).unwrap_err();
                     assert!(table.insert(at, hash, slot));
                 }
             }
-            table.probes()
+            table.probes(&hashes)
         };
         for probes in [
             probes(&|n| hasher.hash_one(n)),

@@ -67,6 +67,10 @@ impl Stamp {
         Self(clock.0.as_nanos() as u64)
     }
 
+    pub(crate) fn nanos(self) -> u64 {
+        self.0
+    }
+
     pub(crate) fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
