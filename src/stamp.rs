@@ -3,8 +3,9 @@
 //! Reading the system's clock is the dearest thing that a work queue does with a key, and it does so twice. The processor's counter takes
 //! a third of that. So each thread reads the clock every [`WINDOW`], and adds what the counter has counted since.
 //!
-//! Invariant: what is added to a reading of the clock is less than [`WINDOW`], and taken from the counter. Hence, whatever the
-//! counter does, and on whichever core it is read, a stamp is at most so far off, and so old.
+//! Invariant: what is added to a reading of the clock is less than [`WINDOW`], and taken from the counter. So a stamp is at most so far off, and so old, as
+//! long as the counters of the cores agree, which is what the clock of the system itself is made from where it is fast; a thread that goes to a core whose
+//! counter is behind is as far off as that is.
 //!
 //! tokio's time may be paused, and nothing tells whether it is. So the counter is believed only after it has [`AGREED`] with the clock many
 //! times in a row. To paused time it never does: who tests on that gets the clock, and nothing but the clock. Only one
@@ -36,7 +37,9 @@ impl Stamp {
 
     /// A reading of the clock.
     pub(crate) fn of(clock: Instant) -> Self {
-        let nanos = |later: Instant, earlier| later.saturating_duration_since(earlier).as_nanos() as u64;
+        let nanos = |later: Instant, earlier| {
+            u64::try_from(later.saturating_duration_since(earlier).as_nanos()).unwrap_or(u64::MAX)
+        };
         let first = COUNTER.first;
         Self(Self::FIRST.saturating_add(nanos(clock, first)).saturating_sub(nanos(first, clock)))
     }
@@ -65,7 +68,7 @@ struct Counter {
 impl Counter {
     fn new() -> Self {
         let clock = Clock::new();
-        // One that were slower than 1 Hz would be worth nothing.
+        // Not 0, whatever was found out.
         let scale = clock.delta_as_nanos(0, 1 << 32).max(1);
         Self { clock, scale, window: (WINDOW << 32) / scale, first: Instant::now() }
     }

@@ -289,14 +289,16 @@ impl<P: Payload> Core<P> {
             entries.select_nth_unstable_by_key(CANDIDATES, |entry| Reverse(entry.bytes));
             entries.truncate(CANDIDATES);
         }
-        let size = |entry: &Entry<P>| ObjectSize {
-            key: entry.key.clone(),
-            approximate_bytes: Decoder::measure(&*entry.object).map_or(entry.bytes.into(), |bytes| bytes as u64),
-        };
+        let size = |entry: &Entry<P>| ObjectSize { key: entry.key.clone(), approximate_bytes: measured(entry) };
         let mut largest: Vec<_> = entries.into_iter().map(size).collect();
         largest.sort_by(|a, b| (Reverse(a.approximate_bytes), &a.key).cmp(&(Reverse(b.approximate_bytes), &b.key)));
         largest.truncate(LARGEST);
         largest
+    }
+
+    /// How much the largest one takes, by what was guessed when it came: a walk over all entries, and a look at one object.
+    pub(crate) fn largest_bytes(&self) -> Option<u64> {
+        self.store.snapshot().iter().max_by_key(|entry| entry.bytes).map(measured)
     }
 
     /// A list of what it is `about`, in the store and told. What could not be read stays as it was.
@@ -316,7 +318,8 @@ impl<P: Payload> Core<P> {
         })
     }
 
-    /// A part has changed: what that says of the whole. Whoever hears of a sync, in whichever way, is served by then.
+    /// A part has changed: what that says of the whole. Whoever hears of a sync, in whichever way, is served by then; who only looks may be served a moment
+    /// before the condition says so.
     pub(super) fn judge(&self, parts: &Parts) {
         let syncs = parts.are_listed() && !self.is_listed();
         if syncs {
@@ -328,6 +331,11 @@ impl<P: Payload> Core<P> {
             self.listed.send_replace(true);
         }
     }
+}
+
+/// How much memory an object takes.
+fn measured<P: Payload>(entry: &Entry<P>) -> u64 {
+    Decoder::measure(&*entry.object).map_or(entry.bytes.into(), |bytes| bytes as u64)
 }
 
 /// Equal versions are equal objects, unless an object was deleted and made anew in a server that counts anew.

@@ -42,6 +42,8 @@ pub(super) trait Informing: Any + Send + Sync {
     fn stats(&self) -> InformerStats;
     /// A walk over all of them.
     fn largest(&self) -> Vec<ObjectSize>;
+    /// See [`Core::largest_bytes`].
+    fn largest_bytes(&self) -> Option<u64>;
     fn is_listed(&self) -> bool;
     /// See [`Core::synced`].
     fn synced(self: Arc<Self>) -> BoxFuture<bool>;
@@ -214,6 +216,9 @@ impl<P: Payload> Informing for Core<P> {
 
     fn largest(&self) -> Vec<ObjectSize> {
         Core::largest(self)
+    }
+    fn largest_bytes(&self) -> Option<u64> {
+        Core::largest_bytes(self)
     }
 
     fn is_listed(&self) -> bool {

@@ -188,7 +188,7 @@ impl Cache {
             scope: declared.plan.scope.to_string(),
             state: InformerState::of(declared.core.condition()),
             stats: declared.core.stats(),
-            largest: declared.core.largest().first().map(|largest| largest.approximate_bytes),
+            largest: declared.core.largest_bytes(),
         };
         self.sorted().iter().map(row).collect()
     }

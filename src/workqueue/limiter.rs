@@ -79,13 +79,24 @@ impl<K: Key> Limiter<K> {
     /// The longer wait of the two; both are charged.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self::new(move |key, attempt, now| self.delay(key, attempt, now).max(other.delay(key, attempt, now)))
+        match (self.0, other.0) {
+            (Delay::ByAttempt(one), Delay::ByAttempt(other)) => {
+                Self::of_attempt(move |attempt| one(attempt).max(other(attempt)))
+            }
+            (one, other) => {
+                let (one, other) = (Self(one), Self(other));
+                Self::new(move |key, attempt, now| one.delay(key, attempt, now).max(other.delay(key, attempt, now)))
+            }
+        }
     }
 
     /// Never longer than `cap`.
     #[must_use]
     pub fn at_most(self, cap: Duration) -> Self {
-        Self::new(move |key, attempt, now| self.delay(key, attempt, now).min(cap))
+        match self.0 {
+            Delay::ByAttempt(delay) => Self::of_attempt(move |attempt| delay(attempt).min(cap)),
+            Delay::Any(delay) => Self::new(move |key, attempt, now| delay(key, attempt, now).min(cap)),
+        }
     }
 
     /// Longer by up to `fraction` of the wait (0.1 is 10 %), different for every key and attempt: so that keys that failed

@@ -24,7 +24,7 @@
 //! one that is alive and not polled makes keys 10 ms late and no more.
 //!
 //! What holds the lock longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
-//! takes some 10 ns for each of them; so does tidying up, about once for every million keys that came and went if so many were there at once.
+//! takes some 30 ns for each of them; so does tidying up, about once for every million keys that came and went if so many were there at once.
 //! [`close_after_ready`](WorkQueue::close_after_ready) and [`drain`](WorkQueue::drain) look at every key once, and free each that
 //! waits for a time or is parked: the more there are, the longer.
 //!

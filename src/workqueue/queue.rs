@@ -85,7 +85,7 @@ impl Limited<'_> {
 
 /// When a key that is added `now` may run.
 #[inline]
-fn when(add: &Add, limited: Option<Duration>, now: u64) -> When {
+fn moment(add: &Add, limited: Option<Duration>, now: u64) -> When {
     let after = add.after.filter(|after| !after.is_zero());
     let delay = match (after, limited) {
         (Some(after), Some(limited)) => after.min(limited),
@@ -238,7 +238,7 @@ impl<K: Key> WorkQueue<K> {
         let now = Instant::now();
         let limited = self.limited(hash, &key, &add, now);
         let now = self.0.clock.since_epoch(now);
-        self.put(hash, key, |state, slot| when(&add, limited.delay(state, slot), now), how, &now);
+        self.put(hash, key, |state, slot| moment(&add, limited.delay(state, slot), now), how, &now);
     }
 
     /// Add many keys alike, for less than one by one. Others get their turn in between.
@@ -262,7 +262,7 @@ impl<K: Key> WorkQueue<K> {
             let now = self.0.clock.since_epoch(now);
             self.0.change(|state, wakes| {
                 for (hash, key, limited) in &mut batch {
-                    let when = |state: &mut State<K>, slot| when(&add, limited.delay(state, slot), now);
+                    let when = |state: &mut State<K>, slot| moment(&add, limited.delay(state, slot), now);
                     state.add((*hash, key), when, how, &now, wakes);
                 }
             });

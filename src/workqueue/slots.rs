@@ -5,7 +5,7 @@
 //!
 //! Slots live in chunks, so that growing to a million keys copies none of them. Room once taken is kept
 //! for the next burst until the queue is closed or dropped; keys themselves are dropped as soon as they are done. A key that comes back gets the
-//! slot it had, if that is free: the table says so already, and the two places to look at are one.
+//! slot it had, if that is free and no other has taken its entry of the table: that says so already, and the two places to look at are one.
 
 use super::{
     list::{Links, Nodes},
@@ -96,8 +96,8 @@ impl<K> Slot<K> {
 
 const CHUNK: usize = 256;
 
-/// How many keys a queue holds: so many that the table has room for some bits of each hash.
-const MOST: usize = 1 << 30;
+/// How many keys a queue holds. For more of them the table would have more than 2^31 places, and entries no room for the hash.
+const MOST: usize = 3 << 28;
 
 pub(super) struct Slots<K> {
     chunks: Chunks<K>,
@@ -245,7 +245,7 @@ impl<K> Chunks<K> {
     /// Add a chunk of free slots and return the first of them.
     fn grow(&mut self) -> u32 {
         let first = self.0.len() * CHUNK;
-        assert!(first < MOST, "a queue holds at most 2^30 keys");
+        assert!(first < MOST, "a queue holds at most {MOST} keys");
         let chunk: Box<[Slot<K>]> = (0..CHUNK).map(|_| Slot::FREE).collect();
         self.0.extend(<Box<[Slot<K>; CHUNK]>>::try_from(chunk).ok());
         first as u32

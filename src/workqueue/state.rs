@@ -138,6 +138,7 @@ impl<K: Key> State<K> {
                 self.bring_forward(at, priority, now);
             }
             When::At { due, backoff, replace } => {
+                // Nobody asks what time it is for one that stays.
                 let now = if stays { due } else { self.now(time) };
                 self.counters.retries += 1;
                 if !stays {

@@ -5,11 +5,14 @@
 //! another key: giving up a slot does not touch the table, which for many keys would be one more access that misses the caches. A key that
 //! comes back takes the entry it left; the others go when the table is full, which is then [made anew](Table::rebuild).
 //!
+//! The number of a slot is less than that of the places, so that it fits into an entry: slots in use have an entry each, at most three quarters of the places
+//! are taken, there are never fewer places than before, and a new key gets the free slot with the lowest number.
+//!
 //! Searching and adding touch one line of the cache, two at the edge of one. To have as much as possible of the table in the caches, an entry is four
 //! bytes: the number of the slot, and what there is room for of the hash. The whole hash is in the slot, which has to be looked at anyway if those bits are
 //! the right ones.
 
-/// Half of a key's hash: enough for a table of at most 2^32 keys, and cheap to keep.
+/// Half of a key's hash: enough for a table of at most 2^31 places, and cheap to keep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyHash(u32);
 
@@ -38,9 +41,6 @@ const VACANT: u32 = u32::MAX;
 /// Large enough that a queue of few keys, which come and go, does not make it anew all the time.
 const SMALLEST: usize = 64;
 
-/// There are always so many numbers for slots, which are added several hundred at a time.
-const LEAST_BITS: u32 = 10;
-
 #[repr(align(64))]
 pub(super) struct Table {
     /// The low bits of a hash, then the number of its slot. A power of two of them, or none; at most three quarters are taken.
@@ -55,7 +55,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new(), room: 0, shift: 0, bits: LEAST_BITS }
+        Self { entries: Vec::new(), room: 0, shift: 0, bits: 0 }
     }
 
     /// The slot under `hash` that is looked for; or the place where it is to be [inserted](Self::insert).
@@ -90,15 +90,14 @@ impl Table {
     /// anew](Self::rebuild) first, and searched again.
     #[inline]
     pub(super) fn insert(&mut self, at: usize, hash: KeyHash, slot: u32) -> bool {
-        let new = self.entry(hash, slot);
-        match self.entries.get_mut(at) {
-            Some(left_over) if *left_over != VACANT => *left_over = new,
-            Some(vacant) if self.room > 0 => {
-                self.room -= 1;
-                *vacant = new;
+        let Some(&old) = self.entries.get(at) else { return false };
+        if old == VACANT {
+            if self.room == 0 {
+                return false;
             }
-            _ => return false,
+            self.room -= 1;
         }
+        self.entries[at] = self.entry(hash, slot);
         true
     }
 
@@ -112,7 +111,7 @@ impl Table {
         self.entries.clear();
         self.entries.resize(places, VACANT);
         self.shift = u32::BITS - places.ilog2();
-        self.bits = LEAST_BITS.max(places.ilog2());
+        self.bits = places.ilog2();
         self.room = limit(places);
         for (hash, slot) in slots {
             let at = self.vacant(hash);
@@ -131,6 +130,7 @@ impl Table {
 
     #[inline]
     fn entry(&self, hash: KeyHash, slot: u32) -> u32 {
+        debug_assert!(slot >> self.bits == 0, "a slot's number fits");
         (hash.0 << self.bits) | slot
     }
 
@@ -230,7 +230,7 @@ mod tests {
     fn a_key_that_comes_and_goes_takes_one_place() {
         let mut table = Table::new();
         table.rebuild(0, std::iter::empty());
-        for slot in 0..1000 {
+        for slot in (0..SMALLEST as u32 - 1).cycle().take(1000) {
             let at = table.find(KeyHash(7), |_| Seen::Free).unwrap_err();
             assert!(table.insert(at, KeyHash(7), slot));
         }

@@ -124,8 +124,13 @@ struct Both {
 }
 
 impl Both {
-    fn new(share: u32) -> Self {
-        let limiter = Limiter::new(|_: &u8, attempt, _| limiter_delay(attempt));
+    /// With a limiter that the queue has to ask, or one that it knows; both say the same.
+    fn new(share: u32, asks: bool) -> Self {
+        let limiter = if asks {
+            Limiter::new(|_: &u8, attempt, _| limiter_delay(attempt))
+        } else {
+            Limiter::exponential(limiter_delay(0), limiter_delay(u32::MAX))
+        };
         let queue = WorkQueue::new(QueueOptions { share, limiter, ..QueueOptions::default() });
         Self { queue, model: Model::new(share), items: Vec::new() }
     }
@@ -340,10 +345,10 @@ impl Both {
     }
 }
 
-fn queue_and_model_agree(share: u32, steps: Vec<Step>) {
+fn queue_and_model_agree(share: u32, asks: bool, steps: Vec<Step>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
-        let mut both = Both::new(share);
+        let mut both = Both::new(share, asks);
         for step in steps {
             both.play(step).await;
         }
@@ -354,8 +359,8 @@ proptest! {
     #![proptest_config(cases(64))]
 
     #[test]
-    fn random_operations_show_what_the_model_shows(share in share(), steps in steps()) {
-        queue_and_model_agree(share, steps);
+    fn random_operations_show_what_the_model_shows(share in share(), asks in any::<bool>(), steps in steps()) {
+        queue_and_model_agree(share, asks, steps);
     }
 }
 
@@ -363,8 +368,8 @@ proptest! {
 fn soak_random_operations_show_what_the_model_shows() {
     crate::stress::soak(|_| {
         TestRunner::new(cases(16))
-            .run(&(share(), steps()), |(share, steps)| {
-                queue_and_model_agree(share, steps);
+            .run(&(share(), any::<bool>(), steps()), |(share, asks, steps)| {
+                queue_and_model_agree(share, asks, steps);
                 Ok(())
             })
             .unwrap_or_else(|failure| panic!("{failure}"));

@@ -22,10 +22,16 @@ pub(crate) fn root() -> Result<PathBuf> {
     Ok(root.to_path_buf())
 }
 
-/// The cargo that started us, in the workspace's root.
+/// The cargo that started us, in the workspace's root, without what it has told us of this package: build scripts look at that, and what a cargo that was
+/// started by hand has built would be built anew.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_")) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

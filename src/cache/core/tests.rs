@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::mpsc::channel,
     task::{Context, Wake},
     thread,
@@ -275,12 +276,23 @@ fn who_is_told_that_the_first_list_has_come_is_served_at_once() {
     let (core, _) = metadata_core();
     let part = whole(&core);
     let mut cursor = core.subscribe();
-    let reader = Arc::new(ReadsWhenWoken { core: core.clone(), served: Mutex::default() });
-    let waker = reader.clone().into();
-    assert!(cursor.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    let mut conditions = core.conditions();
+    let waiting = core.clone();
+    let reader = || Arc::new(ReadsWhenWoken { core: core.clone(), served: Mutex::default() });
+    let (handler, watcher, waiter) = (reader(), reader(), reader());
+    let wakers = [&handler, &watcher, &waiter].map(|reader| reader.clone().into());
+    let [mut handles, mut watches, mut waits] = wakers.each_ref().map(Context::from_waker);
+    let mut condition = pin!(conditions.wait_for(|condition| *condition == Condition::Synced));
+    let mut synced = pin!(waiting.synced());
+    assert!(cursor.poll_next(&mut handles).is_pending());
+    assert!(condition.as_mut().poll(&mut watches).is_pending());
+    assert!(synced.as_mut().poll(&mut waits).is_pending());
     part.all(Vec::new(), Vec::new(), 1);
     assert!(matches!(cursor.try_next(), Some(Item::InitialDone)));
-    assert_eq!(*reader.served.lock(), [true]);
+    for reader in [handler, watcher, waiter] {
+        let served = reader.served.lock();
+        assert!(!served.is_empty() && served.iter().all(|served| *served), "{served:?}");
+    }
 }
 
 #[test]
