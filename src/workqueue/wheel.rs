@@ -6,9 +6,9 @@
 
 use super::{list::List, slots::Slots};
 
-/// A tick is 2^14 ns, some 16 µs. The bucket of the present tick is walked through whenever one of its keys is due, so it should
+/// A tick is 2^12 ns, some 4 µs. The bucket of the present tick is walked through whenever one of its keys is due, so it should
 /// hold few; timers tick at a millisecond, but keys are added and taken in between.
-const TICK_BITS: u32 = 14;
+const TICK_BITS: u32 = 12;
 const LEVEL_BITS: u32 = 6;
 /// Enough for every time that 64 bits can name.
 const LEVELS: usize = (u64::BITS - TICK_BITS).div_ceil(LEVEL_BITS) as usize;
