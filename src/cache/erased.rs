@@ -140,7 +140,10 @@ impl<P: Payload> Feed for Subscribed<P> {
     }
 
     fn resync(&mut self) {
-        self.cursor.resync(|| self.core.store.snapshot().into_entries());
+        self.cursor.resync(|| {
+            let snapshot = self.core.store.snapshot();
+            (snapshot.len(), snapshot.into_entries())
+        });
     }
 }
 

@@ -76,7 +76,7 @@ impl<K: Key> Item<K> {
         Duration::from_nanos(self.queue.0.clock.stamped(stamp).stamp().saturating_sub(self.held.began))
     }
 
-    /// Why it runs: the last reasons it was added with, oldest first.
+    /// Why it runs: the last reasons it was added with since its last run, oldest first. A retry has none: [`attempt`](Self::attempt) says that it is one.
     pub fn reasons(&self) -> Vec<Reason> {
         let state = self.queue.0.lock();
         state.reasons.texts(state.runs.get(self.held.run).reasons)

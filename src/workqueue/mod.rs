@@ -21,10 +21,12 @@
 //!
 //! Time is tokio's, so tests run on paused time. Delays tick at tokio's millisecond: never early. Nothing is spawned: getters that
 //! sleep keep the time, and due keys are found when someone adds, gets, asks for the length or looks inside. Two getters keep it, so that
-//! one that is alive and not polled makes keys 10 ms late and no more.
+//! one that is alive and not polled makes keys that wait for a time 10 ms late and no more. But a getter that was woken for a key that is ready, and is neither
+//! polled nor dropped, is counted on, as by tokio's `Notify`: poll what you hold, or drop it.
 //!
 //! What holds the lock longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
 //! takes some 30 ns for each of them; so does tidying up, about once for every million keys that came and went if so many were there at once.
+//! A million keys that wait for a day or so are moved once or twice meanwhile, most of them in one go, which takes about as long.
 //! [`close_after_ready`](WorkQueue::close_after_ready) and [`drain`](WorkQueue::drain) look at every key once, and free each that
 //! waits for a time or is parked: the more there are, the longer.
 //!

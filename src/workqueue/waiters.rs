@@ -10,8 +10,10 @@
 //! more, as long as another sleeps; and whoever finds it late takes its post away, so that it does so once. Two that stop being polled
 //! between two keys that come due can still hold up the rest: a timer for each getter would cost more than that is worth.
 //!
-//! It would be cheaper to wake one getter, and let it wake the next when it takes a key. But then a getter that was woken
-//! and is not polled, because its task computes or waits for something else first, keeps the others asleep; and so does tokio,
+//! A getter that was woken is counted on until it is polled or dropped: for one key that is ready one is woken, and not all.
+//!
+//! It would be cheaper to wake one getter, and let it wake the next when it takes a key. But then one that was woken
+//! and is not polled, because its task computes or waits for something else first, keeps all others asleep; and so does tokio,
 //! which lets no other thread have the task that a thread has woken last.
 
 use super::{

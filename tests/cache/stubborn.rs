@@ -131,6 +131,24 @@ async fn a_list_after_one_by_pages_is_streamed_again() {
     cache.stop().await;
 }
 
+/// As by a proxy that says no in the tone of a yes.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_says_what_is_no_event_again_and_again_is_followed_by_a_list() {
+    let (server, inside) = server();
+    server.faults().add(Fault::on("watch configmaps").status(400).times(1));
+    let client = between(&server, |request| match request {
+        watch if asks(watch, "configmaps", "&resourceVersion=") => {
+            Turn::Say(format!("{}\n", json!({"kind": "Status", "status": "Failure", "code": 410})))
+        }
+        _ => Turn::Pass,
+    });
+    let (cache, maps) = declare(&client);
+    maps.await_synced().await.expect("it syncs");
+    make(&inside, "default", "a", "blue").await;
+    timeout(Duration::from_mins(10), shows(&maps, "a")).await.expect("in time");
+    cache.stop().await;
+}
+
 /// How long it takes until a watch that says this, and then nothing for ever, is known to be dead.
 async fn noticed_after(words: Vec<(Duration, String)>) -> Duration {
     let (server, inside) = server();

@@ -39,8 +39,10 @@ pub(crate) struct Cursor<P> {
 
 struct Resync<P> {
     left: Entries<P>,
-    /// Told since the snapshot, or about to be, or gone before it was told.
+    /// Told since the snapshot, or about to be, or gone before it was told. Once they are more than there were objects, the resync is given up: a handler
+    /// that is never done with the news has heard of as much, and would remember keys without end.
     told: HashSet<ObjectKey>,
+    objects: usize,
 }
 
 enum Refilled {
@@ -84,8 +86,9 @@ impl<P> Cursor<P> {
     }
 
     /// Tell of every object in the `snapshot` again, as an update without a change, when nothing else is to be told. One that has changed since the snapshot,
-    /// or whose change is still to be told, is left out. Until the beginning is done, and while a resync is under way, this does nothing.
-    pub(crate) fn resync<I>(&mut self, snapshot: impl FnOnce() -> I)
+    /// or whose change is still to be told, is left out. Until the beginning is done, and while a resync is under way, this does nothing. It is given up if more
+    /// news come meanwhile than there are objects.
+    pub(crate) fn resync<I>(&mut self, snapshot: impl FnOnce() -> (usize, I))
     where
         I: IntoIterator<Item = Entry<P>, IntoIter: Send + 'static>,
     {
@@ -94,11 +97,11 @@ impl<P> Cursor<P> {
         }
         // With the gate closed all that the snapshot shows is published: whatever is not told by then is found in the log.
         let gate = self.shared.gate.lock();
-        let left = Box::new(snapshot().into_iter());
+        let (objects, left) = snapshot();
         self.shared.log.lock().resync(self.number);
         drop(gate);
         let told = self.items.iter().filter_map(Item::key).cloned().collect();
-        self.resync = Some(Resync { left, told });
+        self.resync = Some(Resync { left: Box::new(left.into_iter()), told, objects });
     }
 
     #[cfg(test)]
@@ -161,12 +164,15 @@ impl<P> Cursor<P> {
             drop((awake, replaced));
             if let Some(resync) = &mut self.resync {
                 resync.told.extend(self.items.iter().filter_map(Item::key).cloned().chain(vanished));
+                if matches!(pulled, Pulled::Something) && resync.told.len() > resync.objects + BATCH {
+                    self.resync = None;
+                }
             }
             match (pulled, &mut self.resync) {
                 (Pulled::Something, _) => return Refilled::Something,
                 (Pulled::Ended, _) => return Refilled::Ended,
                 (Pulled::Nothing, None) => return Refilled::Nothing,
-                (Pulled::Nothing, Some(Resync { left, told })) => {
+                (Pulled::Nothing, Some(Resync { left, told, .. })) => {
                     let fresh = left.filter(|entry| !told.contains(&entry.key)).take(BATCH);
                     let events = fresh.map(|new| Event::Update { old: new.object.clone(), new });
                     self.items.extend(events.map(Item::Event));

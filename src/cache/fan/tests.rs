@@ -72,6 +72,10 @@ impl World {
         self.store.snapshot().iter().cloned().collect()
     }
 
+    pub(super) fn counted(&self) -> (usize, Vec<Entry<u32>>) {
+        (self.entries().len(), self.entries())
+    }
+
     pub(super) fn subscribe(&self) -> Cursor<u32> {
         self.fan.subscribe(|| self.entries())
     }
@@ -308,17 +312,17 @@ fn a_resync_tells_again_what_has_not_changed_and_lets_news_pass() {
     let world = World::new(1);
     world.list((0..100).map(|number| (number, 0)), true);
     let mut cursor = world.subscribe();
-    cursor.resync(|| world.entries());
+    cursor.resync(|| world.counted());
     assert_eq!(heard(&mut cursor).len(), 101, "it has only begun: no resync");
     // Pending in the backlog, in the log; and one that comes later.
     world.put(1, 1);
     world.put(2, 1);
-    cursor.resync(|| world.entries());
+    cursor.resync(|| world.counted());
     let next = |cursor: &mut Cursor<_>| cursor.try_next().map(said);
     assert_eq!(next(&mut cursor).as_deref(), Some("1 0>1"));
     assert_eq!(next(&mut cursor).as_deref(), Some("2 0>1"));
     let mut first: Vec<_> = (0..cursor::BATCH).filter_map(|_| next(&mut cursor)).collect();
-    cursor.resync(|| world.entries());
+    cursor.resync(|| world.counted());
     let late = (3..100).find(|number| !first.contains(&format!("{number} 0>0"))).expect("most are not told yet");
     world.put(late, 1);
     assert_eq!(next(&mut cursor).unwrap(), format!("{late} 0>1"));
@@ -339,7 +343,7 @@ fn what_was_taken_and_not_handed_over_is_not_resynced() {
     world.put(1, 1);
     world.put(2, 1);
     assert_eq!(cursor.try_next().map(said).as_deref(), Some("1 0>1"));
-    cursor.resync(|| world.entries());
+    cursor.resync(|| world.counted());
     assert_eq!(heard(&mut cursor), ["2 0>1", "1 1>1", "3 0>0"]);
 }
 
@@ -350,10 +354,30 @@ fn what_was_never_told_is_not_resynced() {
     let mut cursor = world.subscribe();
     heard(&mut cursor);
     world.put(2, 0);
-    cursor.resync(|| world.entries());
+    cursor.resync(|| world.counted());
     world.remove(2);
     world.put(1, 1);
     assert_eq!(heard(&mut cursor), ["1 0>1"]);
+}
+
+#[test]
+fn a_resync_is_given_up_by_who_hears_of_more_than_there_was() {
+    let world = World::new(4096);
+    world.list([(1, 0), (2, 0)], true);
+    let mut cursor = world.subscribe();
+    heard(&mut cursor);
+    let mut beside_news = |count: u8| {
+        world.put(3, count.into());
+        cursor.resync(|| world.counted());
+        // There is always something more to be told.
+        for number in 0..count {
+            world.put(100 + number, count.into());
+            cursor.try_next().expect("there is");
+        }
+        heard(&mut cursor).into_iter().filter(|said| said.starts_with("1 ")).collect::<Vec<_>>()
+    };
+    assert_eq!(beside_news(10), ["1 0>0"], "later, if that is not much");
+    assert!(beside_news(100).is_empty());
 }
 
 /// Goes back to the fan when it is freed.

@@ -249,10 +249,7 @@ impl<S: Sink> Reflector<S> {
         let (begun, mut happened) = (Instant::now(), false);
         loop {
             let line = match stream.next(|| self.tell()).await {
-                Ok(Some(line)) => {
-                    self.heard = Instant::now();
-                    line
-                }
+                Ok(Some(line)) => line,
                 Ok(None) if happened => {
                     self.tell();
                     sleep_until(begun + SHORT).await;
@@ -266,11 +263,15 @@ impl<S: Sink> Reflector<S> {
             };
             self.untold = true;
             if let Some(entry) = self.at_once(&line) {
-                happened = true;
+                (self.heard, happened) = (Instant::now(), true);
                 version = later(version, self.put(Ok(entry)));
                 continue;
             }
             let line = wire::line(&line);
+            if line.is_ok() {
+                // What is no event says nothing: who hears nothing else for long asks for everything.
+                self.heard = Instant::now();
+            }
             happened |= matches!(line, Ok(Line::Put(_) | Line::Deleted(_)));
             match line {
                 Ok(Line::Put(object)) => version = later(version, self.put(self.decode(object))),
