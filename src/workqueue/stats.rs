@@ -89,7 +89,7 @@ const POWERS_OF_TEN: [u64; 20] = {
 fn digits_beyond_first(number: u64) -> usize {
     let bits = u64::BITS - (number | 1).leading_zeros();
     // 1233/4096 is a little more than the logarithm of 2: right, or one too many.
-    let guess = (bits * 1233 >> 12) as usize;
+    let guess = ((bits * 1233) >> 12) as usize;
     guess - usize::from((number | 1) < POWERS_OF_TEN[guess])
 }
 
