@@ -1,8 +1,7 @@
 //! The floor: what is left when the cache is taken away. A target that this misses is one that the machine forbids.
 //!
-//! * `get`: a map from keys to 100,000 shared objects, which nobody ever changes: there is no lock, and nothing to count. An object's own count goes up and
-//!   down. The next get begins when this one has its object, as it does for whoever wants to look into it, and behind every lock: a processor fetches
-//!   several of them at once if it is let.
+//! * `get`: one of 100,000 shared objects whose place is known. Its count goes up and down; there is no key, no hash, no table and no lock. The next get
+//!   begins when this one has its object, as it does for whoever wants to look into it: a processor fetches several of them at once if it is let.
 //! * `store-update`: a new object goes to the place of an old one, whose count goes down. Again nothing has to be found.
 //! * `update-while-list-max`: the longest time between two readings of the clock by a thread that does nothing else, while another lists everything.
 //! * `relist-stall-max`: a thread that reads nothing but the clock, while a list replaces everything in an informer beside it.
@@ -10,11 +9,10 @@
 use crate::{
     Rows, nanos, per_call,
     pods::{FIRST_REVISION, shuffled},
-    reads::{BATCH, fill, keys, of_two},
+    reads::{BATCH, fill, of_two},
     stalls::{PACE, updates as paced, while_all_comes_anew, while_others_list},
     writes::{COUNT, UPDATES, decoded},
 };
-use hashbrown::HashMap;
 use k8s_openapi::api::core::v1::Pod;
 use std::{
     hint::black_box,
@@ -22,10 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use steersman::{
-    cache::{Query, bench},
-    object::ObjectKey,
-};
+use steersman::cache::{Query, bench};
 
 /// The floor of one or several workloads.
 pub(crate) struct Floor {
@@ -51,15 +46,15 @@ fn pods() -> Vec<Arc<Pod>> {
 }
 
 fn gets(quick: bool) -> Rows {
-    let pods: HashMap<ObjectKey, Arc<Pod>> = pods().into_iter().map(|pod| (ObjectKey::of(&*pod), pod)).collect();
-    let keys = keys();
-    let batch = |keys: &[ObjectKey]| {
-        // Nobody else holds one: what is added to the next place is 0, but has to be waited for.
-        (0..keys.len()).fold(0, |held, place| Arc::strong_count(&black_box(pods[&keys[place + held]].clone())) - 2);
+    let pods = pods();
+    let order: Vec<usize> = shuffled(COUNT).take(COUNT).collect();
+    // Nobody else holds one: what is added to the next place is 0, but has to be waited for.
+    let batch = |places: &[usize]| {
+        places.iter().fold(0, |held, place| Arc::strong_count(&black_box(pods[place + held].clone())) - 2);
     };
-    let mut next = keys.chunks(BATCH).cycle();
+    let mut next = order.chunks(BATCH).cycle();
     let one = per_call(quick, || batch(next.next().expect("for ever"))) / BATCH as f64;
-    vec![("get", one), ("get-2t", of_two(&keys, quick, batch))]
+    vec![("get", one), ("get-2t", of_two(&order, quick, batch))]
 }
 
 fn updates() -> Rows {
