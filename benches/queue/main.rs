@@ -10,6 +10,7 @@ mod latency;
 mod memory;
 #[path = "../open_loop.rs"]
 mod open_loop;
+mod snapshot;
 mod timers;
 mod workloads;
 
@@ -62,7 +63,7 @@ const METRICS: &str = "steersman+metrics";
 const FLOOR: &str = "floor";
 
 fn all() -> impl Iterator<Item = Workload> {
-    workloads::all().into_iter().chain(timers::all()).chain(latency::all()).chain(memory::all())
+    workloads::all().into_iter().chain(timers::all()).chain(latency::all()).chain(memory::all()).chain(snapshot::all())
 }
 
 fn main() -> ExitCode {

@@ -241,7 +241,7 @@ impl<K: Key> WorkQueue<K> {
         self.put(hash, key, |state, slot| moment(&add, limited.delay(state, slot), now), how, &now);
     }
 
-    /// Add many keys alike, for less than one by one. Others get their turn in between.
+    /// Add many keys alike, for less than one by one: up to 256 of them are taken from the iterator before they are added, under one lock. Others get their turn in between.
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>, add: Add) {
         let how = (add.priority.unwrap_or_default().0, add.reason.as_ref());
         let mut keys = keys.into_iter();
@@ -365,9 +365,9 @@ impl<K: Key> WorkQueue<K> {
         self.0.change(|state, _| state.shut_down(phase, now));
     }
 
-    /// [`close_after_ready`](Self::close_after_ready), then wait until everything was handed out and no run is left, or
-    /// [`close`](Self::close) ends the wait. It is those who get keys that empty the queue, whoever ends the runs: without any it waits.
-    /// Dropping the future leaves the queue shut down.
+    /// [`close_after_ready`](Self::close_after_ready), then wait until everything was handed out and no run is left. It is those who get keys that empty
+    /// the queue, whoever ends the runs: without any it waits. [`close`](Self::close) ends the wait of those who wait by then; after it this waits for
+    /// the runs that go on. Dropping the future leaves the queue shut down.
     pub async fn drain(&self) {
         self.close_after_ready();
         Drain::new(self).await;

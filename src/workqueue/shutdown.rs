@@ -26,6 +26,9 @@ pub(super) enum Phase {
 impl<K: Key> State<K> {
     /// Go on to `phase`; what is dropped comes back, to be freed without the lock.
     pub(super) fn shut_down(&mut self, phase: Phase, now: u64) -> Option<Dropped<K>> {
+        if phase == Phase::Closed {
+            self.dismissed = self.next_drainer;
+        }
         if self.phase >= phase {
             return None;
         }
@@ -67,17 +70,20 @@ impl<K: Key> State<K> {
 
     /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then, unless `drainer` leaves.
     pub(super) fn poll_drained(&mut self, drainer: u64, waker: &Waker) -> (bool, Option<Waker>) {
-        let drained = self.is_drained();
+        let drained = drainer <= self.dismissed || self.is_drained();
         let known = if drained { self.drainers.remove(&drainer) } else { self.drainers.insert(drainer, waker.clone()) };
         (drained, known)
     }
 
-    pub(super) fn is_drained(&self) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            Phase::HandOut => self.len() == 0 && self.runs.len() == 0,
-            Phase::Closed => true,
-        }
+    /// Nothing is left to hand out, and no run goes on.
+    fn is_drained(&self) -> bool {
+        self.phase != Phase::Open && self.len() == 0 && self.runs.len() == 0
+    }
+
+    /// Those who wait for that and need not wait any longer.
+    pub(super) fn drained(&mut self) -> impl Iterator<Item = Waker> {
+        let up_to = if self.is_drained() { u64::MAX } else { self.dismissed };
+        self.drainers.extract_if(move |drainer, _| *drainer <= up_to).map(|(_, waker)| waker)
     }
 }
 

@@ -27,6 +27,9 @@ use std::{sync::Arc, task::Waker};
 /// No time: for keys parked without a bound.
 pub(super) const NEVER: u64 = u64::MAX;
 
+/// In nanoseconds. So that keys which become due while others are added are not looked for at each of those, and do not pile up either.
+const SLACK: u64 = 1 << 16;
+
 pub(super) struct State<K> {
     pub(super) slots: Slots<K>,
     pub(super) ready: Ready,
@@ -47,8 +50,10 @@ pub(super) struct State<K> {
     pub(super) phase: Phase,
     /// Those who wait for the last run to end.
     pub(super) drainers: HashMap<u64, Waker>,
-    /// The next of them gets this number.
+    /// The last of them got this number.
     pub(super) next_drainer: u64,
+    /// Up to this number [`close`](super::WorkQueue::close) has ended their wait.
+    pub(super) dismissed: u64,
 }
 
 /// When an added key may run.
@@ -88,6 +93,7 @@ impl<K: Key> State<K> {
             phase: Phase::Open,
             drainers: HashMap::new(),
             next_drainer: 0,
+            dismissed: 0,
         }
     }
 
@@ -139,7 +145,7 @@ impl<K: Key> State<K> {
             }
             When::At { due, backoff, replace } => {
                 // Nobody asks what time it is for one that stays.
-                let now = if stays { due } else { self.now(time) };
+                let now = if stays { due } else { self.now_before(at, time) };
                 self.counters.retries += 1;
                 if !stays {
                     self.counters.delays.observe(due.saturating_sub(now));
@@ -248,6 +254,24 @@ impl<K: Key> State<K> {
         }
         let now = time.now();
         self.pass(now);
+        now
+    }
+
+    /// The same for a key that is about to wait for a time. Whether others are ready by now makes no difference to that, so that they may be made so
+    /// [a little later](SLACK), many in one go; unless it is in line with them, or due itself.
+    #[inline]
+    fn now_before(&mut self, at: u32, time: &impl Time) -> u64 {
+        let Some(first) = self.wheel.next_due() else { return time.stamp() };
+        let now = time.now();
+        let slot = &self.slots[at];
+        let apart = match slot.pending {
+            Pending::Nothing => true,
+            Pending::Time => slot.ready_at > now,
+            Pending::Worker | Pending::Unpark => false,
+        };
+        if !apart || first.saturating_add(SLACK) <= now {
+            self.pass(now);
+        }
         now
     }
 
@@ -387,8 +411,6 @@ impl<K: Key> State<K> {
         if !self.gives_more() {
             self.waiters.wake_all(wakes);
         }
-        if self.is_drained() {
-            wakes.extend(self.drainers.drain().map(|(_, waker)| waker));
-        }
+        wakes.extend(self.drained());
     }
 }

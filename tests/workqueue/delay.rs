@@ -2,7 +2,7 @@
 
 use crate::support::{NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, soon, strict, take};
 use std::time::Duration;
-use steersman::workqueue::{Add, Outcome, WorkQueue};
+use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 use tokio::time::{Instant, advance, timeout};
 
 // Catalogue 5
@@ -272,4 +272,25 @@ fn a_clock_that_is_behind_the_one_of_before_makes_no_key_late() {
     let added = Instant::now();
     while Instant::now() <= added + NANOSECOND {}
     run(&queue, &"b");
+}
+
+/// Adds of keys that wait for a time do not look for those that are due by then, unless that makes a difference.
+#[tokio::test(start_paused = true)]
+async fn a_key_raised_by_a_delayed_add_goes_behind_those_that_are_due_by_then() {
+    let queue = strict();
+    let high = |after| Add { after: Some(after), priority: Some(Priority::HIGH), ..Add::default() };
+    queue.add_with("due", high(ms(10)));
+    queue.add("raised");
+    advance(ms(10)).await;
+    queue.add_with("raised", high(secs(1)));
+    assert_eq!(run_all(&queue), ["due", "raised"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_due_is_not_put_off_though_nobody_has_noticed_yet() {
+    let queue = WorkQueue::default();
+    queue.add_after("a", ms(10));
+    advance(ms(10)).await;
+    queue.add_with("a", Add { after: Some(secs(1)), replace_timer: true, ..Add::default() });
+    run(&queue, &"a");
 }

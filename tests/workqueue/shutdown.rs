@@ -253,6 +253,28 @@ fn close_ends_the_wait_of_a_drain() {
     assert_eq!(*running, "a", "the run goes on");
 }
 
+#[test]
+fn a_drain_after_close_waits_for_the_runs_that_go_on_until_the_next_close() {
+    let queue = WorkQueue::default();
+    queue.add_all(["a", "b", "c"], Add::default());
+    let (one, other) = (take(&queue), take(&queue));
+    queue.close();
+    let mut drain = ByHand::waiting(queue.drain());
+    drop(one);
+    assert!(!drain.was_woken() && drain.poll().is_pending(), "the other goes on");
+    let mut dismissed = ByHand::waiting(queue.drain());
+    queue.close();
+    assert!(dismissed.was_woken() && drain.was_woken());
+    dismissed.ready();
+    drain.ready();
+
+    let mut drain = ByHand::waiting(queue.drain());
+    drop(other);
+    assert!(drain.was_woken(), "the last run has ended, and what was queued is dropped");
+    drain.ready();
+    ByHand::new(queue.drain()).ready();
+}
+
 // Catalogue 33
 #[test]
 fn close_after_ready_does_not_wait_and_does_not_end_the_wait_of_a_drain() {

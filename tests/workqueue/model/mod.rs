@@ -357,6 +357,6 @@ impl Model {
 
     pub(crate) fn is_drained(&self) -> bool {
         let over = |rec: &Record| rec.wait == Wait::Nothing && rec.run.is_none();
-        self.phase == Phase::Closed || self.phase == Phase::HandOut && self.keys.values().all(over)
+        self.phase != Phase::Open && self.keys.values().all(over)
     }
 }

@@ -211,6 +211,8 @@ const QUEUE: &[Workload] = &[
     workload("bytes-ready", 5, &[Target::AtMost(100.0)]),
     workload("bytes-delayed", 7, &[Target::AtMost(110.0)]),
     workload("bytes-limited", 7, &[Target::AtMost(110.0)]),
+    workload("snapshot-1m-wait-p99", 5, &[Target::AtMost(200.0)]),
+    workload("snapshot-1m-wait-max", 1, &[]),
 ];
 
 pub(super) const fn workload(name: &'static str, weight: u32, targets: &'static [Target]) -> Workload {
