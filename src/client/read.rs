@@ -108,8 +108,12 @@ impl Client {
             };
             let asking = Asking { query, ..Asking::get(path.clone(), K::metadata_api()) };
             let answer = match self.send(asking, true).await.map_err(|error| self.judge(kind, error)) {
-                // The server does not know the rest of that list any more: another one, at once.
-                Err(error) if !token.is_empty() && error.status().is_some_and(|status| status.code == 410) => {
+                // The server does not know the rest of that list any more: another one, at once. If it gives that in pages as well, it is its caller's turn.
+                Err(error)
+                    if !token.is_empty()
+                        && page != usize::MAX
+                        && error.status().is_some_and(|status| status.code == 410) =>
+                {
                     found.clear();
                     token.clear();
                     page = usize::MAX;

@@ -3,7 +3,7 @@
 //! What holds, whatever the server does:
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
-//! * a list that fails in one way is asked for in the other (see [`way`]);
+//! * a list that fails in one way is asked for in the other (see [`way`]); one whose pages are gone before they were asked for is asked for at once as a whole, once;
 //! * however long a list is, other tasks get their turn while it is read (see [`turn`]);
 //! * a watch from a version that is gone (410) or yet to come (504 with that cause) is followed by a list; so is one that is refused with any 504 twice in a row:
 //!   what times out may be the server, or what is in front of it, which does not say of what;
@@ -154,8 +154,15 @@ impl<S: Sink> Reflector<S> {
         let (mut listed, mut token, mut size) = (Listed::new(), String::new(), self.page_size);
         loop {
             let response = match self.answer(self.place.page(size, &token), Link::send).await {
-                // A token lives as long as the server's history. If that was too short, all at once is the way that is left.
+                // A token lives as long as the server's history. If that was too short, all at once is the way that is left. Who gives a token to that as well,
+                // and refuses it, is asked again later.
                 Err(Failure::Refused(refusal)) if refusal.needs_a_list() && !token.is_empty() => {
+                    if size == 0 {
+                        return Err(broken(format!(
+                            "the server gives pages of what it was asked for at once, and does not know its own tokens: {}",
+                            refusal.message
+                        )));
+                    }
                     (listed, token, size) = (Listed::new(), String::new(), 0);
                     continue;
                 }
