@@ -1,13 +1,13 @@
 //! Kinds that are named at run time.
 
-use super::{Client, Patch, Result, Subresource, Verb};
+use super::{Client, Discovered, Patch, Result, Subresource, Verb};
 use crate::{
     cache::{Query, Select},
     object::{KubeObject, Metadata, ObjectKey},
 };
 use kube_core::{DynamicObject, GroupVersionKind};
 use serde::Serialize;
-use std::{fmt, sync::Arc};
+use std::{fmt, pin::pin, sync::Arc};
 
 /// The verbs that a type names the kind for, for a kind that is named at run time. The others take a `DynamicObject` as they take any object:
 /// `client.create(&object)`. From [`Client::dynamic`], whose settings it has.
@@ -91,8 +91,8 @@ impl Dynamic {
         let found = client.find(kind).await?;
         let Some(cache) = client.cache() else { return client.get_live(&found, key).await };
         let key = client.0.settings.named(&kind.kind, found.namespaced, key)?;
-        client.intercept(Verb::Get, || kind.clone(), &key).await?;
-        Ok(client.informer(cache, select(kind.clone()), &key).await?.get(&key)?)
+        let read = pin!(async { Ok(client.informer(cache, select(kind.clone()), &key).await?.get(&key)?) });
+        client.through(Verb::Get, || Discovered::clone(&found), &key, None, read).await
     }
 
     async fn read_all<K: KubeObject>(
@@ -104,8 +104,8 @@ impl Dynamic {
         let found = client.find(kind).await?;
         let Some(cache) = client.cache() else { return client.list_live(&found, query).await };
         let all = client.0.settings.collection(&kind.kind, found.namespaced, query.asked().namespace)?;
-        client.intercept(Verb::List, || kind.clone(), &all).await?;
-        client.list_cached(cache, select(kind.clone()), query, &all).await
+        let read = pin!(client.list_cached(cache, select(kind.clone()), query, &all));
+        client.through(Verb::List, || Discovered::clone(&found), &all, None, read).await
     }
 }
 

@@ -8,7 +8,7 @@
 //!   what has to be done before.
 //! * Cached reads show what was written through the same client before: [`Consistency`].
 //! * [`Error`] tells conflicts and absences apart; [`IgnoreNotFound`] drops the latter.
-//! * [`Interceptor`] lets a test say no in the server's place.
+//! * [`Interceptor`] lets a test answer in the server's place, or lose the answer.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -70,7 +70,7 @@ pub use self::{
     dynamic::Dynamic,
     error::{BoxError, Error, IgnoreNotFound, Refusal, Result},
     finalizer::{Deletion, Finalize, add_finalizer, has_finalizer, remove_finalizer},
-    intercept::{Call, Interceptor, Verb},
+    intercept::{Answer, Call, Interceptor, Next, Verb},
     link::ClientMetrics,
     patch::{Deleting, Patch, Propagation},
     settings::Validation,

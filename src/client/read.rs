@@ -13,7 +13,7 @@ use crate::{
     cache::{Asked, Cache, Informer, Query, Select},
     object::{KubeObject, ObjectKey, StaticKind},
 };
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 /// Objects in a page of a live list: client-go's.
 const PAGE: usize = 500;
@@ -27,8 +27,8 @@ impl Client {
             return self.get_live(&statically::<K>(), key).await;
         };
         let key = self.0.settings.named(&K::kind(&()), K::NAMESPACED, key)?;
-        self.intercept(Verb::Get, K::static_gvk, &key).await?;
-        Ok(self.informer(cache, Select::new(), &key).await?.get(&key)?)
+        let read = pin!(async { Ok(self.informer(cache, Select::new(), &key).await?.get(&key)?) });
+        self.through(Verb::Get, statically::<K>, &key, None, read).await
     }
 
     /// The objects that `query` is about, all as they were at one moment.
@@ -39,8 +39,8 @@ impl Client {
             return self.list_live(&statically::<K>(), query).await;
         };
         let all = self.0.settings.collection(&K::kind(&()), K::NAMESPACED, query.asked().namespace)?;
-        self.intercept(Verb::List, K::static_gvk, &all).await?;
-        self.list_cached(cache, Select::new(), query, &all).await
+        let read = pin!(self.list_cached(cache, Select::new(), query, &all));
+        self.through(Verb::List, statically::<K>, &all, None, read).await
     }
 
     /// The cache, if this read is from it.
@@ -77,19 +77,26 @@ impl Client {
 
     pub(super) async fn get_live<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<Option<Arc<K>>> {
         let key = self.0.settings.named(&kind.resource.kind, kind.namespaced, key)?;
-        self.intercept(Verb::Get, || kind.gvk(), &key).await?;
-        let asking = Asking::get(self.path(kind, &key)?, K::metadata_api());
-        match self.send(asking, false).await.map_err(|error| self.judge(kind, error)) {
-            Ok(answer) => decode(kind, &key, &answer).map(Some),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        let read = pin!(async {
+            let asking = Asking::get(self.path(kind, &key)?, K::metadata_api());
+            match self.send(asking, false).await.map_err(|error| self.judge(kind, error)) {
+                Ok(answer) => decode(kind, &key, &answer).map(Some),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        self.through(Verb::Get, || kind.clone(), &key, None, read).await
     }
 
     pub(super) async fn list_live<K: KubeObject>(&self, kind: &Discovered, query: &Query<K>) -> Result<Vec<Arc<K>>> {
         let asked = query.asked();
         let all = self.selected(kind, &asked)?;
-        self.intercept(Verb::List, || kind.gvk(), &all).await?;
+        let read = pin!(self.pages(kind, &asked, &all));
+        self.through(Verb::List, || kind.clone(), &all, None, read).await
+    }
+
+    /// All pages of a list from the server.
+    async fn pages<K: KubeObject>(&self, kind: &Discovered, asked: &Asked<'_>, all: &ObjectKey) -> Result<Vec<Arc<K>>> {
         let path = kind.path(all.namespace().map(segment).as_deref());
         let limit = asked.limit.unwrap_or(usize::MAX);
         let (mut found, mut token, mut page) = (Vec::new(), String::new(), PAGE);
@@ -108,8 +115,12 @@ impl Client {
             };
             let asking = Asking { query, ..Asking::get(path.clone(), K::metadata_api()) };
             let answer = match self.send(asking, true).await.map_err(|error| self.judge(kind, error)) {
-                // The server does not know the rest of that list any more: another one, at once.
-                Err(error) if !token.is_empty() && error.status().is_some_and(|status| status.code == 410) => {
+                // The server does not know the rest of that list any more: another one, at once. If it gives that in pages as well, it is its caller's turn.
+                Err(error)
+                    if !token.is_empty()
+                        && page != usize::MAX
+                        && error.status().is_some_and(|status| status.code == 410) =>
+                {
                     found.clear();
                     token.clear();
                     page = usize::MAX;
@@ -117,9 +128,9 @@ impl Client {
                 }
                 answer => answer?,
             };
-            let read: Page<'_> = serde_json::from_slice(&answer).map_err(unread(kind, &all))?;
+            let read: Page<'_> = serde_json::from_slice(&answer).map_err(unread(kind, all))?;
             for item in read.items.unwrap_or_default() {
-                found.push(decode::<K>(kind, &all, item.get().as_bytes())?);
+                found.push(decode::<K>(kind, all, item.get().as_bytes())?);
             }
             token = read.metadata.r#continue;
             if token.is_empty() {

@@ -9,7 +9,7 @@ use crate::object::{ObjectKey, StaticKind};
 use http::Method;
 use kube_core::GroupVersionKind;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{fmt, sync::Arc};
+use std::{fmt, pin::pin, sync::Arc};
 
 /// A part of an object that is a kind of its own: `scale`, `eviction`, `token`, `binding`. From [`Client::subresource_of`], or from
 /// [`Dynamic::subresource_of`](super::Dynamic::subresource_of).
@@ -56,13 +56,17 @@ impl Subresource {
     /// From the server; `None` if there is no such object.
     pub async fn get<S: DeserializeOwned>(&self) -> Result<Option<S>> {
         let (kind, key) = self.place().await?;
-        self.client.intercept(Verb::Get, || kind.gvk(), &key).await?;
-        let asking = Asking::get(self.client.path(&kind, &key)?, false);
-        match self.client.send(asking, false).await.map_err(|error| self.client.judge(&kind, error)) {
-            Ok(answer) => Ok(Some(serde_json::from_slice(&answer).map_err(unread(&kind, &key))?)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        let read = pin!(async {
+            let asking = Asking::get(self.client.path(&kind, &key)?, false);
+            match self.client.send(asking, false).await.map_err(|error| self.client.judge(&kind, error)) {
+                Ok(answer) => Ok(Some(answer)),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        let answer = self.client.through(Verb::Get, || Discovered::clone(&kind), &key, None, read).await?;
+        let answer = answer.map(|answer| serde_json::from_slice(&answer).map_err(unread(&kind, &key)));
+        Ok(answer.transpose()?)
     }
 
     /// Ask for what this part does, as `eviction` and `token`. The answer may be of another type.

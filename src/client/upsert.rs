@@ -11,7 +11,7 @@ use crate::{
 };
 use kube_core::ObjectMeta;
 use serde_json::{Map, Value, json};
-use std::{mem, sync::Arc};
+use std::{mem, pin::pin, sync::Arc};
 
 impl Client {
     /// Make the object what `mutate` wants, with one `PUT` if it is there.
@@ -175,8 +175,8 @@ impl Client {
     /// As this client reads, whatever names the kind.
     async fn read_any<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<Option<Arc<K>>> {
         let Some(cache) = self.cache() else { return self.get_live(kind, key).await };
-        self.intercept(Verb::Get, || kind.gvk(), key).await?;
-        Ok(self.informer(cache, Select::all(kind.gvk()), key).await?.get(key)?)
+        let read = pin!(async { Ok(self.informer(cache, Select::all(kind.gvk()), key).await?.get(key)?) });
+        self.through(Verb::Get, || kind.clone(), key, None, read).await
     }
 
     async fn has_status(&self, kind: &Discovered) -> Result<bool> {

@@ -23,7 +23,7 @@ pub(super) struct Asking {
     pub(super) query: String,
     pub(super) metadata_only: bool,
     /// And its type.
-    pub(super) body: Option<(Vec<u8>, &'static str)>,
+    pub(super) body: Option<(Bytes, &'static str)>,
 }
 
 impl Asking {
@@ -32,7 +32,7 @@ impl Asking {
     }
 
     pub(super) fn json(method: Method, path: String, body: Vec<u8>) -> Self {
-        Self { method, path, query: String::new(), metadata_only: false, body: Some((body, JSON)) }
+        Self { method, path, query: String::new(), metadata_only: false, body: Some((body.into(), JSON)) }
     }
 
     fn request(self, list: bool) -> Result<Request<Body>> {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 impl Client {
     /// Make it; the server may find a name, if it has a `generateName`.
@@ -114,7 +114,7 @@ impl Client {
             path: self.path(kind, key)?,
             query: self.0.settings.writing(apply).finish(),
             metadata_only,
-            body: Some((encode(kind, key, patch.body())?, patch.content_type())),
+            body: Some((encode(kind, key, patch.body())?.into(), patch.content_type())),
         };
         self.done(if apply { Verb::Apply } else { Verb::Patch }, kind, key, asking).await
     }
@@ -179,16 +179,26 @@ impl Client {
 
     /// What every write goes through, and its answer: when this returns one, the server has done it.
     pub(super) async fn done(&self, verb: Verb, kind: &Discovered, key: &ObjectKey, asking: Asking) -> Result<Bytes> {
-        self.intercept(verb, || kind.gvk(), key).await?;
-        let own = self.own_write(verb, kind, key);
-        // So that what writes stays small.
-        let sent = Box::pin(self.send(asking, false));
-        let answer = match Fence::current() {
-            Some(fence) => under(&fence, verb, kind, key, sent).await?,
-            None => sent.await,
+        let (body, mut done) = (asking.body.as_ref().map(|(body, _)| body.clone()), None);
+        let answer = {
+            let write = pin!(async {
+                let own = self.own_write(verb, kind, key);
+                // So that what writes stays small.
+                let sent = Box::pin(self.send(asking, false));
+                let answer = match Fence::current() {
+                    Some(fence) => under(&fence, verb, kind, key, sent).await?,
+                    None => sent.await,
+                };
+                let answer = answer.map_err(|error| self.judge(kind, error))?;
+                done = Some((own, answer.clone()));
+                Ok(answer)
+            });
+            self.through(verb, || kind.clone(), key, body, write).await?
         };
-        let answer = answer.map_err(|error| self.judge(kind, error))?;
-        own.answered(&answer);
+        // As the server has said it. If it got lost, it was not heard here either.
+        if let Some((own, said)) = done {
+            own.answered(&said);
+        }
         Ok(answer)
     }
 }

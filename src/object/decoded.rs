@@ -1,13 +1,17 @@
 //! The decoded forms of an object that is kept compact: one per type, shared by all who read it, gone with the last.
 //!
 //! A form is held weakly, and a weak pointer keeps the memory of what it pointed to (2.5 KB for a pod), though not what
-//! that had on the heap. So who decoded something is remembered, and what nobody holds any more is swept out: when
-//! twice as many were decoded as were held at the last sweep, and whenever the informer asks for it.
+//! that had on the heap. So what was decoded is remembered, and what nobody holds any more is swept out: who decodes looks at
+//! two for each one that comes, so that at most as many are remembered in vain as are held; and all are looked at whenever the
+//! informer asks for it.
+//!
+//! What holds: nobody who decodes waits for a sweep. It takes a slice out, and looks at that without the lock.
 
 use super::compact::Compact;
 use parking_lot::Mutex;
 use std::{
     any::Any,
+    collections::VecDeque,
     fmt,
     sync::{Arc, Weak},
 };
@@ -35,9 +39,9 @@ impl Forms {
         Ok((form, true))
     }
 
-    /// Forget what nobody holds; whether somebody holds something.
+    /// Forget what nobody holds; whether somebody holds something. Who makes one just now will.
     fn sweep(&self) -> bool {
-        let mut forms = self.0.lock();
+        let Some(mut forms) = self.0.try_lock() else { return true };
         forms.retain(is_held);
         if forms.is_empty() {
             *forms = Vec::new();
@@ -62,39 +66,132 @@ pub(crate) struct Registry(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    objects: Vec<Weak<Compact>>,
-    /// How many were left by the last sweep.
-    held: usize,
+    /// Full, but for the last one.
+    slices: VecDeque<Vec<Weak<Compact>>>,
+    /// Since somebody has looked.
+    added: usize,
 }
 
-/// Below that many a sweep is not worth it.
-const FEW: usize = 256;
+/// How many are moved while the lock is held, at most.
+const SLICE: usize = 64;
+/// Slices: fewer are not worth a look.
+const FEW: usize = 4;
 
 impl Registry {
     /// A form was made of this object.
     pub(super) fn add(&self, object: &Arc<Compact>) {
         let mut state = self.0.lock();
-        state.objects.push(Arc::downgrade(object));
-        if state.objects.len() >= 2 * state.held.max(FEW) {
-            state.sweep();
+        state.push(Arc::downgrade(object));
+        state.added += 1;
+        let is_due = state.added >= SLICE && state.slices.len() > FEW;
+        if is_due {
+            state.added = 0;
+        }
+        drop(state);
+        if is_due {
+            self.look(2, has_forms);
         }
     }
 
     pub(super) fn sweep(&self) {
-        self.0.lock().sweep();
+        let slices = self.0.lock().slices.len();
+        self.look(slices, has_forms);
+    }
+
+    /// At the next so many slices. What is freed by it is freed without the lock, too.
+    fn look(&self, slices: usize, mut is_kept: impl FnMut(&Weak<Compact>) -> bool) {
+        for _ in 0..slices {
+            let Some(mut slice) = self.0.lock().slices.pop_front() else { return };
+            slice.retain(&mut is_kept);
+            let mut state = self.0.lock();
+            slice.drain(..).for_each(|object| state.push(object));
+        }
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.lock().objects.len()
+        self.0.lock().slices.iter().map(Vec::len).sum()
     }
 }
 
+/// An object that was decoded as two types is there twice, which only costs a look.
+fn has_forms(object: &Weak<Compact>) -> bool {
+    object.upgrade().is_some_and(|object| object.forms().sweep())
+}
+
 impl State {
-    fn sweep(&mut self) {
-        // An object that was decoded as two types is there twice, which only costs a look.
-        self.objects.retain(|object| object.upgrade().is_some_and(|object| object.forms().sweep()));
-        self.held = self.objects.len();
-        self.objects.shrink_to(2 * self.held.max(FEW));
+    fn push(&mut self, object: Weak<Compact>) {
+        if self.slices.back().is_none_or(|slice| slice.len() == SLICE) {
+            self.slices.push_back(Vec::with_capacity(SLICE));
+        }
+        if let Some(slice) = self.slices.back_mut() {
+            slice.push(object);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Decoder;
+    use kube_core::TypeMeta;
+    use std::{sync::mpsc, thread, time::Duration};
+
+    fn object() -> Arc<Compact> {
+        let decoder = Decoder::new(TypeMeta { api_version: "v1".into(), kind: "Pod".into() });
+        Arc::new(decoder.decode(br#"{"metadata":{"name":"web"}}"#).expect("a pod"))
+    }
+
+    #[test]
+    fn who_decodes_waits_for_no_more_of_a_sweep_than_a_slice_that_is_moved() {
+        let (registry, object) = (Registry::default(), object());
+        let _held = object.forms().get(|| Ok::<_, ()>(1_u8)).expect("one");
+        let all = 10 * SLICE + 7;
+        (0..all).for_each(|_| registry.add(&object));
+        let (slices, mut looked_at) = (registry.0.lock().slices.len(), 0);
+        registry.look(slices, |_| {
+            looked_at += 1;
+            assert!(registry.0.try_lock().is_some(), "the lock is held while one is looked at");
+            true
+        });
+        // Those that were put where the last slice had room are looked at twice.
+        assert!((all..=all + SLICE).contains(&looked_at), "{looked_at}");
+        assert_eq!(registry.len(), all);
+        let mut state = registry.0.lock();
+        let last = state.slices.pop_back().expect("some are left");
+        assert!((1..=SLICE).contains(&last.len()) && state.slices.iter().all(|slice| slice.len() == SLICE));
+    }
+
+    #[test]
+    fn at_most_as_many_are_remembered_in_vain_as_are_held() {
+        let (registry, object) = (Registry::default(), object());
+        let held: Vec<_> = (0..50 * SLICE).map(|_| object.forms().get(|| Ok::<_, ()>(1_u8)).expect("one")).collect();
+        (0..held.len()).for_each(|_| registry.add(&object));
+        for _ in 0..1000 * SLICE {
+            registry.add(&self::object());
+            assert!(registry.len() <= 2 * held.len() + (FEW + 2) * SLICE, "{}", registry.len());
+        }
+        registry.sweep();
+        assert_eq!(registry.len(), held.len());
+    }
+
+    #[test]
+    fn a_sweep_does_not_wait_for_who_decodes() {
+        let (registry, object) = (Arc::new(Registry::default()), object());
+        registry.add(&object);
+        let (done, swept) = mpsc::channel();
+        let make = || {
+            thread::spawn({
+                let registry = registry.clone();
+                move || {
+                    registry.sweep();
+                    done.send(registry.len()).ok();
+                }
+            });
+            swept.recv_timeout(Duration::from_mins(1)).map(|_| ())
+        };
+        let (_held, made) = object.forms().get(make).expect("the sweep comes to its end while this is made");
+        assert!(made);
+        assert_eq!(registry.len(), 1, "it will have a form");
     }
 }

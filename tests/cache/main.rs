@@ -22,4 +22,5 @@ mod socket;
 mod stubborn;
 mod support;
 mod tenants;
+mod turns;
 mod views;

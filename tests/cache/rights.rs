@@ -1,6 +1,7 @@
 //! Users who may not read: they are told at once, nobody else is, and it ends when they may.
 
-use super::support::{make, running, until};
+use super::support::{cache, make, options, running, until};
+use futures::FutureExt;
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Secret},
     rbac::v1::{Role, RoleBinding},
@@ -9,12 +10,13 @@ use kube_client::{Api, Client, api::PostParams};
 use serde_json::json;
 use std::time::Duration;
 use steersman::{
-    cache::{Cache, CacheError, InformerState, Notice, Query, Select},
+    cache::{Cache, CacheError, CacheOptions, InformerState, Notice, Query, Select},
     client,
     object::ObjectKey,
     testing::{Env, TestServer},
 };
 use steersman_apiserver::{Fault, RuleHandle};
+use tokio::time::sleep;
 
 const USER: &str = "restricted";
 
@@ -87,6 +89,42 @@ steersman::env_test! {
         assert!(matches!(events.next().await, Some(Notice::InitialDone)), "handlers were waiting");
         assert_eq!(secrets.state(), InformerState::Synced);
         cache.await_synced_within(Duration::from_mins(1)).await?;
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn a_lazy_read_of_what_is_refused_is_not_waited_for(env: Env) -> anyhow::Result<()> {
+        let (admin, namespace) = (env.client()?, env.namespace("lazy").await?);
+        make(&admin, &namespace, "a", "blue").await;
+        let rule = forbid(&env, "secrets");
+        allow(&admin, &namespace, "configmaps").await;
+        let cache = cache(&env.client_as(USER, &[])?, CacheOptions { allow_lazy: true, ..options(&[&namespace]) });
+        let client = client::Client::new(env.client_as(USER, &[])?)?.with_cache(Cache::clone(&cache));
+        let key = ObjectKey::new(&namespace, "a");
+        let is_refused = |read: client::Error| {
+            let is_kept_back = matches!(read, client::Error::Cache(CacheError::NotSynced { .. }));
+            is_kept_back && is_refusal(&read.to_string(), "secrets", &env)
+        };
+        assert!(is_refused(client.get::<Secret>(&key).await.expect_err("it may not be read")));
+        // Those who come later know it already: they do not wait at all, and so not for ten seconds.
+        for _ in 0..3 {
+            let read = client.get::<Secret>(&key).now_or_never().expect("it is known");
+            assert!(is_refused(read.expect_err("it may not be read")));
+            let all = Query::<Secret>::default();
+            let read = client.list(&all).now_or_never().expect("it is known");
+            assert!(is_refused(read.expect_err("it may not be read")));
+        }
+        assert!(client.get::<ConfigMap>(&key).await?.is_some(), "one kind does not wait for another");
+
+        allow(&admin, &namespace, "secrets").await;
+        if let Some(rule) = rule {
+            rule.remove();
+        }
+        while let Err(error) = client.get::<Secret>(&key).await {
+            assert!(is_refused(error));
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(cache.informers().len(), 2, "reads have declared each kind once");
         cache.stop().await;
         Ok(())
     }

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     mem,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use steersman::{
@@ -290,4 +293,47 @@ async fn a_version_that_is_gone_once_is_no_trouble_and_the_list_comes_at_once() 
     until(relisted).await;
     assert_eq!(begun.elapsed().as_secs(), 240);
     cache.stop().await;
+}
+
+/// It gives a token with whatever it is asked for, and knows none of them.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_its_own_tokens_is_asked_for_all_at_once_and_then_later_and_later() {
+    for page_size in [500, 0] {
+        let (server, _) = server();
+        server.faults().add(Fault::on("watch configmaps").status(400).times(1));
+        server.faults().add(Fault::on("list configmaps").status(410));
+        let (begun, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+        let client = between(&server, {
+            let asked = asked.clone();
+            move |request| {
+                let query = request.uri().query().unwrap_or_default();
+                if !request.uri().path().ends_with("/configmaps") || query.contains("watch=true") {
+                    return Turn::Pass;
+                }
+                asked.lock().push((begun.elapsed(), query.to_owned()));
+                match query {
+                    // Who hammers would do so for ever, since no time passes.
+                    _ if asked.lock().len() > 1000 => Turn::Silence,
+                    next if next.contains("continue=") => Turn::Pass,
+                    _ => Turn::Say(
+                        json!({"metadata": {"resourceVersion": "1", "continue": "x"}, "items": []}).to_string(),
+                    ),
+                }
+            }
+        });
+        let cache = cache(&client, CacheOptions { page_size, ..CacheOptions::default() });
+        let maps = cache.informer::<ConfigMap>().expect("it is new");
+        sleep(Duration::from_mins(10)).await;
+        let asked = mem::take(&mut *asked.lock());
+        let at_once: Vec<_> =
+            asked.iter().take_while(|(when, _)| when.is_zero()).map(|(_, query)| query.as_str()).collect();
+        let paged = ["limit=500", "limit=500&continue=x", "", "continue=x"];
+        assert_eq!(at_once, if page_size == 0 { &paged[2..] } else { &paged }, "{page_size}");
+        let next = asked[at_once.len()].0.as_secs_f64();
+        assert!((0.8..1.6).contains(&next), "{next}");
+        assert!((8..40).contains(&(asked.len() / at_once.len())), "{} in ten minutes", asked.len());
+        let state = maps.state();
+        assert!(matches!(&state, InformerState::Degraded { error, .. } if error.contains("tokens")), "{state:?}");
+        cache.stop().await;
+    }
 }

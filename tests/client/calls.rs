@@ -1,7 +1,7 @@
 //! Calls of a client: noted, or answered by a test.
 
 use std::sync::{Arc, Mutex};
-use steersman::client::{Call, Interceptor, Result, Verb};
+use steersman::client::{Answer, Call, Interceptor, Next, Result, Verb};
 
 /// Every call of a client, as in `Patch Order shop/web status`.
 #[derive(Clone, Default)]
@@ -19,9 +19,9 @@ impl Calls {
 }
 
 impl Interceptor for Calls {
-    async fn before(&self, call: &Call<'_>) -> Result<()> {
+    async fn intercept(&self, call: &Call<'_>, next: Next<'_>) -> Result<Answer> {
         self.push(call.to_string());
-        Ok(())
+        next.run().await
     }
 }
 
@@ -33,7 +33,8 @@ where
     F: Fn(Verb) -> D + Send + Sync + 'static,
     D: Future<Output = Result<()>> + Send,
 {
-    async fn before(&self, call: &Call<'_>) -> Result<()> {
-        self.0(call.verb).await
+    async fn intercept(&self, call: &Call<'_>, next: Next<'_>) -> Result<Answer> {
+        self.0(call.verb).await?;
+        next.run().await
     }
 }

@@ -2,7 +2,9 @@
 
 use super::support::{live, map};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use std::sync::Arc;
+use kube::client::Body;
+use serde_json::json;
+use std::sync::{Arc, Mutex};
 use steersman::{
     cache::{Cache, CacheOptions, Query},
     client::{Client, Error},
@@ -86,6 +88,33 @@ async fn a_long_list_comes_in_pages_to_its_end() -> anyhow::Result<()> {
     assert_eq!((forgotten.hits(), journal.count(LISTS)), (1, 8));
     let keys: Vec<_> = list.iter().map(|map| ObjectKey::of(&**map)).collect();
     assert!(keys.len() == 1001 && keys.is_sorted_by(|a, b| a < b), "begun anew, each is there once");
+    Ok(())
+}
+
+/// It gives a token with whatever it is asked for, and knows none of them.
+#[tokio::test]
+async fn a_server_that_refuses_its_own_tokens_is_asked_for_all_at_once_and_no_more() -> anyhow::Result<()> {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let service = tower::service_fn({
+        let asked = asked.clone();
+        move |request: http::Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let (code, body) = match &query {
+                next if next.contains("continue=") => (410, json!({"code": 410, "message": "too old"})),
+                _ => (200, json!({"metadata": {"continue": "x"}, "items": []})),
+            };
+            let mut asked = asked.lock().expect("nobody panics");
+            asked.push(query);
+            assert!(asked.len() < 100, "it is asked for ever");
+            let answer = http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            async { answer }
+        }
+    });
+    let client = Client::new(kube::Client::new(service, "default"))?;
+    let error = client.list(&Query::<ConfigMap>::default()).await.expect_err("it has no end");
+    assert_eq!(error.to_string(), "too old");
+    let asked = asked.lock().expect("nobody panics");
+    assert_eq!(*asked, ["limit=500", "limit=500&continue=x", "", "continue=x"]);
     Ok(())
 }
 

@@ -5,17 +5,21 @@ use super::{
     support::{map, of},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::client::Body;
 use kube_core::ObjectMeta;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::json;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use steersman::{
     cache::{Cache, CacheError, CacheMetrics, CacheOptions, Informer, Query, Select},
     client::{Client, Consistency, Error, Patch},
     object::ObjectKey,
     testing::{Env, TestServer},
 };
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
 
 /// How late watches tell: so that a read that does not wait comes too early.
 const LATE: Duration = Duration::from_millis(20);
@@ -184,6 +188,40 @@ steersman::env_test! {
         let read = scene.client.get::<ConfigMap>(&key).await?.expect("it is there again");
         assert_eq!(read.metadata.uid, again.metadata.uid);
         assert_ne!(read.metadata.uid, made.metadata.uid);
+        scene.stop().await
+    }
+
+    async fn a_delete_on_its_way_is_waited_for_by_who_reads_from_an_informer_declared_since(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("own").await?;
+        let scene = Scene::new(&env, of(&[&namespace]))?;
+        let key = ObjectKey::of(&Client::new(env.client()?)?.create(&map(&namespace, "brief", "blue")).await?);
+        let (asked, may) = (Arc::new(watch::Sender::new(false)), Arc::new(watch::Sender::new(false)));
+        let slow = tower::service_fn({
+            let (inner, asked, may) = (env.client()?, asked.clone(), may.clone());
+            move |request: http::Request<Body>| {
+                let (inner, asked, mut may) = (inner.clone(), asked.clone(), may.subscribe());
+                async move {
+                    asked.send_replace(true);
+                    may.wait_for(|may| *may).await.expect("it is here");
+                    inner.send(request).await
+                }
+            }
+        });
+        let client = Client::new(kube_client::Client::new(slow, "default"))?.with_cache(scene.cache.clone());
+        let deleted = tokio::spawn({
+            let (client, key) = (client.clone(), key.clone());
+            async move { client.delete::<ConfigMap>(&key).await }
+        });
+        asked.subscribe().wait_for(|asked| *asked).await?;
+        let maps = scene.cache.informer::<ConfigMap>()?;
+        maps.await_synced().await?;
+        assert!(maps.get(&key)?.is_some(), "it is there as yet");
+        scene.gate.hold();
+        may.send_replace(true);
+        assert!(deleted.await??);
+        assert!(is_behind(client.consistency(SOON).get::<ConfigMap>(&key).await, &key));
+        scene.gate.open();
+        assert_eq!(client.consistency(EVER).get::<ConfigMap>(&key).await?, None);
         scene.stop().await
     }
 

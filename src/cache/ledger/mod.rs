@@ -6,7 +6,7 @@
 //! * a create, update or patch, and a delete that only marked the object, is shown once the informer is at the answer's resource version: the server tells
 //!   versions in order, and bookmarks count. Of several namespaces, each with a watch of its own, the one of the object counts;
 //! * a delete is shown once the informer was told that the object with this uid is gone: its answer has no resource version. So that this is
-//!   never missed, a delete is announced before it is sent, and what is told meanwhile is kept;
+//!   never missed, a delete is announced before it is sent, and what is told meanwhile is kept. An informer that is declared meanwhile is told with the answer;
 //! * a write that takes the last finalizer off a marked object deletes it too;
 //! * deletes of a collection are shown once each object is gone, or marked.
 //!
@@ -19,6 +19,8 @@
 //! * a write whose answer was lost, other clients' writes, and servers whose resource versions are no numbers;
 //! * a write that is answered by a `Status` which names no object and no version: `pods/eviction`, `pods/binding`;
 //! * a delete of what another client has made, while a list that is older than that is on its way: it does not have the object, and so is taken to show that it is gone;
+//! * a delete of what another client has made, and an informer with selectors has not heard of yet, or has not listed since it was declared: the answer does not say what
+//!   labels the object had, nor at which version it went, so that nobody knows whether the informer will show it for a moment, nor when that moment is over;
 //! * a patch that takes an object out of the informer's selectors before the informer has heard that another client made it: it is taken for one that never was inside.
 
 mod book;

@@ -169,7 +169,7 @@ impl Cache {
             (informer, announced, known)
         };
         let informers = self.informers_of(kind).into_iter().map(announce).collect();
-        Announced { kind: kind.clone(), key: key.clone(), informers }
+        Announced { cache: self.clone(), kind: kind.clone(), key: key.clone(), informers }
     }
 
     /// Objects of this kind were deleted, or marked, as the answer lists them.
@@ -230,6 +230,7 @@ impl Pending {
 
 /// A delete on its way. Dropped, nothing was deleted, as far as is known.
 pub(crate) struct Announced {
+    cache: Cache,
     kind: GroupVersionKind,
     key: ObjectKey,
     informers: Vec<(Arc<Declared>, Deleting, bool)>,
@@ -238,13 +239,17 @@ pub(crate) struct Announced {
 impl Announced {
     /// With the object if it was only marked, else with its uid; of some kinds with the object all the same.
     pub(crate) fn answered(self, client: &Token, answer: &[u8]) {
-        if self.informers.is_empty() {
+        // Those that were declared since may have listed it before it was gone.
+        let is_new = |informer: &Arc<Declared>| !self.informers.iter().any(|(known, ..)| Arc::ptr_eq(known, informer));
+        let mut new = self.cache.informers_of(&self.kind);
+        new.retain(is_new);
+        if self.informers.is_empty() && new.is_empty() {
             return;
         }
         let writer = Writer::of(client);
         let uid = match Written::of(&self.kind, answer) {
             Some(written) if written.is_marked && !written.has_ended => {
-                for (informer, ..) in &self.informers {
+                for informer in self.informers.iter().map(|(informer, ..)| informer).chain(&new) {
                     informer.wrote(&writer, &written);
                 }
                 return;
@@ -253,6 +258,11 @@ impl Announced {
             None => serde_json::from_slice::<Answer<'_>>(answer).ok().and_then(|answer| answer.details?.uid),
         };
         let Some(uid) = uid else { return };
+        for informer in new {
+            let since = informer.selectors(&self.key).is_some_and(Selectors::selects_all).then_some(0);
+            let removed = Removed { key: &self.key, uid: &uid, or_deleting: false, since };
+            informer.core.ledger().removed(&writer, &removed, &fates(&*informer.core));
+        }
         for (informer, announced, known) in self.informers {
             let known = known || informer.core.get(&self.key).is_some();
             announced.deleted(&writer, &uid, known, &fates(&*informer.core));

@@ -8,17 +8,18 @@ use crate::object::ObjectKey;
 use hashbrown::HashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem,
     task::Waker,
     time::Duration,
 };
 
 pub(super) type Id = u64;
 
+type Parts = HashMap<String, Option<u64>>;
+
 #[derive(Default)]
 pub(super) struct State {
-    /// Up to where each part is; that of no namespace is the empty one. None before the informer begins, and when it has ended.
-    parts: HashMap<String, u64>,
+    /// Up to where each part is, if it was listed; that of no namespace is the empty one. None before the informer begins, and when it has ended.
+    parts: Parts,
     /// In the order of recording.
     entries: BTreeMap<Id, Entry>,
     /// The entries that want a revision.
@@ -94,7 +95,7 @@ pub(crate) struct Removed<'a> {
     pub(crate) key: &'a ObjectKey,
     pub(crate) uid: &'a str,
     pub(crate) or_deleting: bool,
-    /// A revision at which the informer has it, or had it, or will have it. `None` for one that its selectors leave out.
+    /// A revision at which the informer has it, or had it, or will have it; 0 if its first list may have it. `None` for one that its selectors leave out.
     pub(crate) since: Option<u64>,
 }
 
@@ -109,7 +110,7 @@ pub(crate) enum Wanted<'a> {
 impl State {
     /// There is a part of this namespace, or of all that have none of their own.
     pub(super) fn join(&mut self, part: Option<&str>) {
-        self.parts.insert(part.unwrap_or_default().to_owned(), 0);
+        self.parts.insert(part.unwrap_or_default().to_owned(), None);
     }
 
     /// It is no more.
@@ -139,11 +140,11 @@ impl State {
     pub(super) fn told(&mut self, part: &str, revision: u64, told: &Told<'_>, now: fn() -> Instant) -> Vec<Waker> {
         self.note(part, told);
         let Some(reached) = self.parts.get_mut(part) else { return Vec::new() };
-        let before = mem::replace(reached, revision);
+        let before = reached.replace(revision);
         if !matches!(told, Told::All(_)) {
             // What comes late is nothing new.
-            *reached = before.max(revision);
-        } else if revision < before {
+            *reached = before.max(*reached);
+        } else if *reached < before {
             // The server was set back: what was written is gone, or will be.
             let lost = self.of_part(part);
             return self.forget(lost);
@@ -183,7 +184,7 @@ impl State {
                 Told::All(fates) => match fates(&entry.key, uid) {
                     Fate::There => false,
                     Fate::Deleting => *or_deleting,
-                    Fate::Gone => self.parts.get(part).is_some_and(|reached| reached >= after),
+                    Fate::Gone => self.parts.get(part).is_some_and(|reached| *reached >= Some(*after)),
                 },
             }
         };
@@ -202,7 +203,7 @@ impl State {
             return;
         }
         self.stats.writes += 1;
-        if revision <= reached {
+        if Some(revision) <= reached {
             self.stats.last_lag = Duration::ZERO;
             return;
         }
@@ -251,7 +252,7 @@ impl State {
         let Removed { key, uid, or_deleting, since } = *removed;
         let Some(&reached) = self.parts.get(self.part_of(key)) else { return };
         self.stats.writes += 1;
-        let after = self.expected(key).max(since.filter(|since| *since > reached));
+        let after = self.expected(key).max(since.filter(|since| Some(*since) > reached));
         let is_shown = match fates(key, uid) {
             Fate::There => false,
             Fate::Deleting => or_deleting,
@@ -396,6 +397,6 @@ impl State {
 }
 
 /// The part that an object would come from.
-fn part_of<'a>(parts: &HashMap<String, u64>, key: &'a ObjectKey) -> &'a str {
+fn part_of<'a>(parts: &Parts, key: &'a ObjectKey) -> &'a str {
     key.namespace().filter(|namespace| parts.contains_key(*namespace)).unwrap_or_default()
 }

@@ -177,6 +177,32 @@ fn objects_of_a_collection_are_shown_gone_or_marked() {
 }
 
 #[test]
+fn a_delete_is_shown_by_the_first_list_of_an_informer_that_was_declared_before_its_answer() {
+    let gone = |_: &ObjectKey, _: &str| Fate::Gone;
+    // A server whose versions are no numbers is at 0 for ever.
+    for revision in [5, 0] {
+        let scene = Scene::new(&[None]);
+        let remove = || {
+            let removed = Removed { key: &key("x"), uid: "u", or_deleting: false, since: Some(0) };
+            scene.ledger.removed(&Writer::of(&scene.client), &removed, &gone);
+        };
+        remove();
+        assert!(scene.waits(Wanted::Key(&key("x"))), "the list may have been asked for before");
+        scene.ledger.told(None, revision, &Told::All(&|_, _| Fate::There), || ());
+        assert!(scene.waits(Wanted::Key(&key("x"))), "and so it was");
+        scene.ledger.told(None, revision, &Told::Gone(&key("x"), Some("u")), || ());
+        assert!(!scene.waits(Wanted::All));
+        remove();
+        assert!(!scene.waits(Wanted::All), "it was listed, and shows that it is gone");
+    }
+    let scene = Scene::new(&[None]);
+    let removed = Removed { key: &key("x"), uid: "u", or_deleting: false, since: Some(0) };
+    scene.ledger.removed(&Writer::of(&scene.client), &removed, &gone);
+    scene.ledger.told(None, 0, &Told::All(&gone), || ());
+    assert!(!scene.waits(Wanted::All), "the list was asked for later");
+}
+
+#[test]
 fn what_is_outside_counts_only_if_more_is_expected_of_it() {
     let scene = Scene::new(&[None]);
     let leave = |revision| scene.ledger.wrote(&Writer::of(&scene.client), &key("x"), revision, false);

@@ -3,7 +3,8 @@
 //! What holds, whatever the server does:
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
-//! * a list that fails in one way is asked for in the other (see [`way`]);
+//! * a list that fails in one way is asked for in the other (see [`way`]); one whose pages are gone before they were asked for is asked for at once as a whole, once;
+//! * however long a list is, other tasks get their turn while it is read (see [`turn`]);
 //! * a watch from a version that is gone (410) or yet to come (504 with that cause) is followed by a list; so is one that is refused with any 504 twice in a row:
 //!   what times out may be the server, or what is in front of it, which does not say of what;
 //! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
@@ -20,9 +21,11 @@ mod lines;
 mod listed;
 mod objects;
 mod pace;
+mod page;
 mod place;
 mod sink;
 mod stream;
+mod turn;
 mod way;
 mod wire;
 
@@ -30,9 +33,11 @@ pub(crate) use self::{failure::Failure, pace::Pace, place::Place, sink::Sink};
 use self::{
     failure::{broken, silent},
     listed::Listed,
+    page::Page,
     stream::Stream,
+    turn::Turn,
     way::Way,
-    wire::{Line, Page, Refusal},
+    wire::{Line, Refusal},
 };
 use crate::{
     caught::caught,
@@ -42,7 +47,10 @@ use http::{Request, Response, header::RETRY_AFTER};
 use kube_client::client::Body;
 use rand::RngExt;
 use std::{mem, pin::pin, time::Duration};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep, sleep_until, timeout},
+};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
 const WATCH: Duration = Duration::from_mins(5);
@@ -146,22 +154,34 @@ impl<S: Sink> Reflector<S> {
         let (mut listed, mut token, mut size) = (Listed::new(), String::new(), self.page_size);
         loop {
             let response = match self.answer(self.place.page(size, &token), Link::send).await {
-                // A token lives as long as the server's history. If that was too short, all at once is the way that is left.
+                // A token lives as long as the server's history. If that was too short, all at once is the way that is left. Who gives a token to that as well,
+                // and refuses it, is asked again later.
                 Err(Failure::Refused(refusal)) if refusal.needs_a_list() && !token.is_empty() => {
+                    if size == 0 {
+                        return Err(broken(format!(
+                            "the server gives pages of what it was asked for at once, and does not know its own tokens: {}",
+                            refusal.message
+                        )));
+                    }
                     (listed, token, size) = (Listed::new(), String::new(), 0);
                     continue;
                 }
                 response => response?,
             };
             let body = stream::whole(response.into_body(), ANSWER).await?;
-            let page: Page<'_> = serde_json::from_slice(&body).map_err(broken)?;
-            let items = page.items.unwrap_or_default();
-            for item in items {
+            let (mut page, mut turn) = (Page::new(&body), Turn::default());
+            while let Some(item) = page.next().map_err(broken)? {
                 self.list_one(item, &mut listed);
+                turn.took(item.get().len());
+                if turn.is_over() {
+                    turn = Turn::default();
+                    yield_now().await;
+                }
             }
-            token = page.metadata.r#continue;
+            let meta = page.end().map_err(broken)?;
+            token = meta.r#continue;
             if token.is_empty() {
-                let version = page.metadata.resource_version;
+                let version = meta.resource_version;
                 self.all(listed, &version);
                 return Ok(version);
             }

@@ -1,6 +1,6 @@
 //! Bodies with an end to waiting: of a watch, line by line, and others whole. What is timed is each part that comes, so that a slow one comes to its end.
 
-use super::{Failure, broken, lines::Lines, silent};
+use super::{Failure, broken, lines::Lines, silent, turn::Turn};
 use crate::client::poll_part;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -16,21 +16,18 @@ use tokio::{
     time::{Instant, Sleep, sleep, timeout},
 };
 
-/// Lines of a burst that are given without a pause: others of this runtime get their turn, and handlers are told, after about as long as it takes to read as many.
-const IN_ONE_GO: usize = 16;
-
 pub(super) struct Stream {
     body: Body,
     lines: Lines,
     alarm: Alarm,
-    /// Lines given since the last pause.
-    in_one_go: usize,
+    /// Of a burst. After it handlers are told, too.
+    turn: Turn,
 }
 
 impl Stream {
     /// Where nothing may come for so long.
     pub(super) fn new(body: Body, silence: Duration) -> Self {
-        Self { body, lines: Lines::default(), alarm: Alarm::new(silence), in_one_go: 0 }
+        Self { body, lines: Lines::default(), alarm: Alarm::new(silence), turn: Turn::default() }
     }
 
     /// Nothing may come for so long from now on.
@@ -42,21 +39,21 @@ impl Stream {
 
     /// `None` when the server has ended it. Before it waits for something to come, or for its turn, it says so.
     pub(super) async fn next(&mut self, mut waits: impl FnMut()) -> Result<Option<Bytes>, Failure> {
-        if self.in_one_go == IN_ONE_GO {
-            self.in_one_go = 0;
+        if self.turn.is_over() {
+            self.turn = Turn::default();
             waits();
             yield_now().await;
         }
         loop {
             if let Some(line) = self.lines.next().map_err(broken)? {
-                self.in_one_go += 1;
+                self.turn.took(line.len());
                 return Ok(Some(line));
             }
             self.alarm.wind();
             let frame = poll_fn(|cx| match poll_part(&mut self.body, cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
                 Poll::Pending => {
-                    self.in_one_go = 0;
+                    self.turn = Turn::default();
                     waits();
                     self.alarm.poll_rung(cx).map(Err)
                 }
@@ -120,7 +117,10 @@ async fn part(body: &mut Body, silence: Duration) -> Result<Option<Bytes>, Failu
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::turn::{BYTES, OBJECTS},
+        *,
+    };
     use std::{
         cell::Cell,
         sync::{
@@ -131,7 +131,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_burst_that_does_not_end_leaves_others_their_turn() {
-        let lines: Vec<_> = (0..3 * IN_ONE_GO).flat_map(|line| format!("{line}\n").into_bytes()).collect();
+        bursts(&"x\n".repeat(3 * OBJECTS), OBJECTS).await;
+        bursts(&("x".repeat(BYTES / 3) + "\n").repeat(12), 4).await;
+    }
+
+    /// Others get their turn, and handlers are told, after each so many lines.
+    async fn bursts(lines: &str, in_one_go: usize) {
+        let count = lines.lines().count();
+        let lines = lines.to_owned().into_bytes();
         let mut stream = Stream::new(Body::from(lines), Duration::from_secs(1));
         let turns = Arc::new(AtomicUsize::new(0));
         let other = tokio::spawn({
@@ -145,12 +152,12 @@ mod tests {
         });
         let (told, mut given) = (Cell::new(0), 0);
         while stream.next(|| told.set(told.get() + 1)).await.expect("whole lines").is_some() {
-            let pauses = given / IN_ONE_GO;
+            let pauses = given / in_one_go;
             assert_eq!(told.get(), pauses, "before line {given}");
             assert!(turns.load(Relaxed) >= pauses, "before line {given}");
             given += 1;
         }
-        assert_eq!((given, told.get()), (3 * IN_ONE_GO, 3));
+        assert_eq!((given, told.get()), (count, count / in_one_go));
         other.abort();
     }
 }

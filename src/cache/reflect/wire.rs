@@ -1,4 +1,4 @@
-//! What the server says: pages of a list, lines of a watch, refusals. Objects are left as they came; decoding them is another's work, so that one
+//! What the server says: lines of a watch, refusals. Objects are left as they came; decoding them is another's work, so that one
 //! that cannot be decoded harms no other.
 
 use serde::Deserialize;
@@ -10,21 +10,6 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The longest that a server can ask to be left alone for: what asks for more has most likely miscounted, and nobody would see it end.
 const LONGEST_REST: Duration = Duration::from_mins(5);
-
-/// One page of a list.
-#[derive(Debug, Deserialize)]
-pub(super) struct Page<'a> {
-    pub(super) metadata: PageMeta,
-    #[serde(borrow, default)]
-    pub(super) items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PageMeta {
-    pub(super) resource_version: String,
-    pub(super) r#continue: String,
-}
 
 /// One line of a watch.
 #[derive(Debug)]
@@ -198,18 +183,5 @@ mod tests {
         assert_eq!(Refusal::of(429, None, b"{}").retry_after(), None);
         assert_eq!(Refusal::of(503, Some(5), b"a proxy").retry_after(), Some(Duration::from_secs(5)));
         assert_eq!(Refusal::of(503, Some(u64::MAX), b"a proxy").retry_after(), Some(LONGEST_REST));
-    }
-
-    #[test]
-    fn a_page_leaves_its_items_as_they_came() {
-        let text = r#"{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"abc"},"items":[{"a": 1},"not an object"]}"#;
-        let page: Page<'_> = serde_json::from_str(text).expect("a page");
-        assert_eq!((page.metadata.resource_version.as_str(), page.metadata.r#continue.as_str()), ("9", "abc"));
-        assert_eq!(
-            page.items.expect("items").iter().map(|item| item.get()).collect::<Vec<_>>(),
-            [r#"{"a": 1}"#, r#""not an object""#]
-        );
-        let empty: Page<'_> = serde_json::from_str(r#"{"metadata":{},"items":null}"#).expect("a page");
-        assert!(empty.items.is_none());
     }
 }
