@@ -129,6 +129,7 @@ impl<K> Informer<K> {
     pub(super) fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
         let scope = self.lease.scope();
         let keeps = |namespace: &str| match scope.labelled {
+            _ if self.lease.is_whole() => true,
             None => scope.parts.contains_key(&None) || scope.selectors(namespace).is_some(),
             Some(_) => !self.core.is_listed() || self.core.knows(namespace),
         };

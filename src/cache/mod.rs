@@ -75,6 +75,7 @@ mod query;
 mod reflect;
 mod registry;
 mod resync;
+mod roster;
 mod scope;
 mod select;
 mod stats;

@@ -59,6 +59,11 @@ impl Plan {
         })
     }
 
+    /// Whether the kind has namespaces, if its type says so.
+    pub(super) fn namespaced(&self) -> Option<bool> {
+        self.resource.as_ref().map(|resource| resource.namespaced)
+    }
+
     /// What is wrong with the options, as far as that is known before a kind is declared: no namespace at all may still be mended by each declaration.
     pub(super) fn check(options: &CacheOptions) -> Result<(), CacheError> {
         let defaults = Selectors { labels: options.labels.clone(), fields: options.fields.clone() };

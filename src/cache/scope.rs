@@ -98,7 +98,7 @@ impl Scope {
 
     /// Of a kind that has no namespaces.
     pub(super) fn whole(layers: &[Layer<'_>]) -> Result<Self, CacheError> {
-        Ok(Self { labelled: None, parts: [(None, whole(layers)?)].into(), own: false })
+        Ok(whole(layers)?.into())
     }
 
     /// What is kept of one namespace.
@@ -114,6 +114,13 @@ impl Scope {
             others.fields = Some(FieldSelector::parse(&all.join(","))?.to_string());
         }
         Ok(())
+    }
+}
+
+/// Everything that they select, wherever it is.
+impl From<Selectors> for Scope {
+    fn from(selectors: Selectors) -> Self {
+        Self { labelled: None, parts: [(None, selectors)].into(), own: false }
     }
 }
 

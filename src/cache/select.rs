@@ -15,8 +15,8 @@ use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 /// Which objects of which kind to keep, and in what form. What is not said is as [`CacheOptions`](super::CacheOptions) say: for the kind, then for
 /// everything.
 ///
-/// Kind, namespaces and selectors together name an informer: who declares the same gets the same one. Selectors are the server's work: what they
-/// leave out is neither sent nor kept.
+/// Kind, namespaces and selectors together name an informer: who declares the same gets the same one, in whatever form; of a kind that has no namespaces, kind
+/// and selectors do. Selectors are the server's work: what they leave out is neither sent nor kept.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Secret;
