@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    cache::store::{Entry, Store},
+    cache::store::{About, Entry, Store},
     object::ObjectKey,
 };
 use std::{
@@ -60,7 +60,7 @@ impl World {
     pub(super) fn list(&self, list: impl IntoIterator<Item = (u8, u32)>, first: bool) -> usize {
         self.fan.write(|publisher| {
             let list = list.into_iter().map(|(number, version)| entry(number, version)).collect();
-            let changes = self.store.replace(|_| true, list, &[], 1, |a, b| a == b);
+            let changes = self.store.replace(About::Those(&|_| true), list, &[], 1, |a, b| a == b);
             let count = changes.len();
             publisher.publish_all(changes.into_iter().map(|change| Event::listed(change, first)));
             publisher.synced();
