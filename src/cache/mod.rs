@@ -78,6 +78,7 @@ mod resync;
 mod roster;
 mod scope;
 mod select;
+mod settings;
 mod stats;
 mod store;
 mod synced;

@@ -83,10 +83,10 @@ impl Cache {
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
         let need = if select.said().optional { Need::May } else { Need::Must };
         let plan = Plan::new(select.said(), &self.0.options)?;
-        let resync = plan.resync;
+        let periods = plan.periods();
         let mut state = self.0.state.lock();
         let declared = self.0.declare(&mut state, select.said(), plan, need)?;
-        Ok(self.0.handle(&declared, Lease::new(&declared.life, need)).resyncing(resync))
+        Ok(self.0.handle(&declared, Lease::new(&declared.life, need)).resyncing(periods))
     }
 
     /// Of a kind, in whichever version: an object has one resource version in all of them.
@@ -114,7 +114,7 @@ impl Cache {
         let found = self.0.state.lock().informers.find_plain(said, &self.0.options)?;
         let Some(declared) = found else { return Ok(None) };
         let informer = self.0.handle(&declared, Lease::uncounted(&declared.life));
-        declared.plan.check_serves(said)?;
+        declared.plan.check_form(said)?;
         informer.check_keeps(namespace)?;
         Ok(Some((informer, declared.held.get().is_some())))
     }
@@ -245,10 +245,10 @@ impl Shared {
             return Err(CacheError::Ended);
         }
         if let Some(declared) = state.informers.find(&said.gvk, &plan) {
-            declared.plan.check_serves(said)?;
+            declared.plan.check_serves(said, &plan)?;
             return Ok(declared.clone());
         }
-        plan.check_serves(said)?;
+        plan.check_serves(said, &plan)?;
         let namespaces = match plan.of_namespaces() {
             Some((said, plan)) => {
                 let set = self.declare(state, &said, plan, need)?;

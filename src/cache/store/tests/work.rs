@@ -32,7 +32,9 @@ impl Crowd {
             vec![**object]
         });
         let crowd = Self { store, indexed };
-        (0..namespaces).for_each(|number| drop(crowd.list(&number.to_string(), &[0; 10])));
+        for number in 0..namespaces {
+            crowd.list(&number.to_string(), &[0; 10]);
+        }
         crowd
     }
 
