@@ -14,7 +14,7 @@ use super::{
     part::Part,
     parts::Parts,
     stats::{InformerStats, LARGEST, ObjectSize, Tally, Trouble},
-    store::{Change, Entry, Store},
+    store::{About, Change, Entry, Store},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
 use kube_core::TypeMeta;
@@ -128,9 +128,8 @@ impl<P: Payload> Core<P> {
         }
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let reached = if self.is_listed() { parts.reached() } else { None };
-        let about = |key: &ObjectKey| parts.has(Some(namespace), key);
         let revision = reached.unwrap_or_else(|| self.store.revision());
-        let changes = self.replace(about, Vec::new(), &[], revision, false);
+        let changes = self.replace(About::Namespace(namespace), Vec::new(), &[], revision, false);
         self.ledger.leave(namespace);
         self.judge(&parts);
         drop(parts);
@@ -142,7 +141,8 @@ impl<P: Payload> Core<P> {
         let mut parts = self.parts.write();
         parts.all_joined();
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
-        let changes = self.replace(|key| !parts.have(key), Vec::new(), &[], self.store.revision(), false);
+        let of_none = |key: &ObjectKey| !parts.have(key);
+        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], self.store.revision(), false);
         self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
         drop(parts);
@@ -220,7 +220,7 @@ impl<P: Payload> Core<P> {
 
     /// There is no such kind any more, nor are there objects. For when no loop runs.
     pub(crate) fn clear(&self) {
-        let deleted = self.replace(|_| true, Vec::new(), &[], self.store.revision(), false);
+        let deleted = self.replace(About::Those(&|_| true), Vec::new(), &[], self.store.revision(), false);
         self.tally.happened(deleted, Instant::now());
         self.ledger.forget();
     }
@@ -304,7 +304,7 @@ impl<P: Payload> Core<P> {
     /// A list of what it is `about`, in the store and told. What could not be read stays as it was.
     pub(super) fn replace(
         &self,
-        about: impl Fn(&ObjectKey) -> bool,
+        about: About<'_>,
         entries: Vec<Entry<P>>,
         unread: &[ObjectKey],
         revision: u64,

@@ -5,6 +5,7 @@ use super::{
     fan::{self, Cursor, Item},
     ledger::{Fate, Ledger},
     reflect::{Failure, Place, Reflector},
+    resync::Periods,
     stats::{InformerStats, ObjectSize},
     store::{Entry, Indexer, Lookup, Slot, Snapshot, Table, Values},
 };
@@ -19,6 +20,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 use tokio::sync::watch;
 
@@ -115,8 +117,8 @@ impl<P: Payload> Kept for Entry<P> {
 /// A handler's place in the events.
 pub(super) trait Feed: Send {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Fed>>;
-    /// Tell of every object once more, as an update from itself to itself, when nothing else is to be told.
-    fn resync(&mut self);
+    /// Tell of every object that has this period once more, as an update from itself to itself, when nothing else is to be told.
+    fn resync(&mut self, period: Duration, periods: &Periods);
 }
 
 pub(super) enum Fed {
@@ -139,10 +141,11 @@ impl<P: Payload> Feed for Subscribed<P> {
         })
     }
 
-    fn resync(&mut self) {
-        self.cursor.resync(|| {
-            let snapshot = self.core.store.snapshot();
-            (snapshot.len(), snapshot.into_entries())
+    fn resync(&mut self, period: Duration, periods: &Periods) {
+        self.cursor.resync(period, || {
+            let (snapshot, periods) = (self.core.store.snapshot(), periods.clone());
+            let has = move |entry: &Entry<P>| *periods.of(entry.key.namespace()) == period;
+            (snapshot.len(), snapshot.into_entries().filter(has))
         });
     }
 }

@@ -68,6 +68,11 @@ pub enum CacheError {
         /// How it is kept.
         have: Representation,
     },
+    /// A transform in the cache's own namespaces, which are those of all kinds.
+    #[error(
+        "`CacheOptions::namespaces` has a transform, which is for one type, and is for all kinds: say it in a `Select` in `CacheOptions::kinds`"
+    )]
+    TransformOfAll,
     /// A label selector that is none.
     #[error(transparent)]
     Selector(#[from] SelectorError),

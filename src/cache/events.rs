@@ -14,10 +14,10 @@ use std::{fmt, future::poll_fn};
 /// the number of objects, and the last state is always told. Of an object that was changed and then deleted two are left, the last change and the deletion; of one that
 /// came and went meanwhile, none.
 ///
-/// With a [resync](super::Select::resync) every object is told again once in a period, as an update whose `old` is its `new`.
+/// With a [resync](super::Select::resync) every object is told again once in a period, that of its namespace if there is one, as an update whose `old` is its `new`.
 pub struct Events<K> {
     feed: Box<dyn Feed>,
-    resync: Option<Resync>,
+    resync: Resync,
     informer: Informer<K>,
 }
 
@@ -32,15 +32,16 @@ pub enum Notice<K> {
 
 impl<K> Events<K> {
     pub(super) fn new(informer: Informer<K>) -> Self {
-        let resync = Resync::every(informer.resync);
+        let resync = Resync::every(informer.resync.clone());
         Self { feed: informer.core.clone().subscribe(), resync, informer }
     }
 
     /// What is next, as soon as there is something; `None` when the cache has ended, or the informer was removed. It can be dropped at any time, and nothing is lost.
     pub async fn next(&mut self) -> Option<Notice<K>> {
         let next = poll_fn(|cx| {
-            if self.resync.as_mut().is_some_and(|resync| resync.poll_rung(cx)) {
-                self.feed.resync();
+            let periods = self.resync.periods.clone();
+            for period in self.resync.poll_rung(cx) {
+                self.feed.resync(period, &periods);
             }
             self.feed.poll_next(cx)
         });

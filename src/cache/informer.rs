@@ -9,19 +9,13 @@ use super::{
     ledger::{Pending, Token, Wanted},
     life::{Lease, first},
     registry::WeakCache,
+    resync::Periods,
     store::Lookup,
 };
 use crate::object::{KubeObject, MetadataOnly, ObjectKey};
 use kube_core::GroupVersionKind;
 use serde::Serialize;
-use std::{
-    any::Any,
-    fmt,
-    hash::Hash,
-    marker::PhantomData,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{any::Any, fmt, hash::Hash, marker::PhantomData, sync::Arc, time::SystemTime};
 
 /// One kind and selection in memory. Reads are immediate and shared; before the first sync they fail. A clone holds it alive.
 ///
@@ -32,13 +26,13 @@ pub struct Informer<K> {
     lease: Arc<Lease>,
     home: WeakCache,
     /// Of its events.
-    pub(super) resync: Option<Duration>,
+    pub(super) resync: Periods,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Informer<K> {
     pub(super) fn new(core: Arc<dyn Informing>, lease: Lease, home: WeakCache) -> Self {
-        Self { core, lease: Arc::new(lease), home, resync: None, kind: PhantomData }
+        Self { core, lease: Arc::new(lease), home, resync: Periods::default(), kind: PhantomData }
     }
 
     /// The cache that it is of, which it does not keep alive.
@@ -47,8 +41,8 @@ impl<K> Informer<K> {
     }
 
     /// With events that tell everything again once in so long.
-    pub(super) fn resyncing(self, period: Option<Duration>) -> Self {
-        Self { resync: period, ..self }
+    pub(super) fn resyncing(self, resync: Periods) -> Self {
+        Self { resync, ..self }
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -129,6 +123,7 @@ impl<K> Informer<K> {
     pub(super) fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
         let scope = self.lease.scope();
         let keeps = |namespace: &str| match scope.labelled {
+            _ if self.lease.is_whole() => true,
             None => scope.parts.contains_key(&None) || scope.selectors(namespace).is_some(),
             Some(_) => !self.core.is_listed() || self.core.knows(namespace),
         };
@@ -248,7 +243,8 @@ impl<K: KubeObject> Informer<K> {
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone(), lease: self.lease.clone(), home: self.home.clone(), ..*self }
+        let (core, lease, home) = (self.core.clone(), self.lease.clone(), self.home.clone());
+        Self { core, lease, home, resync: self.resync.clone(), ..*self }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed},
     },
     task::Poll,
     time::Duration,
@@ -18,6 +18,8 @@ use tokio::{sync::watch, time::timeout};
 pub(super) struct Life {
     gvk: GroupVersionKind,
     scope: Scope,
+    /// Whether the kind has namespaces, as it was found: 0 is not known, 1 no, 2 yes. Readers ask, and must not meet at a lock.
+    namespaced: AtomicU8,
     users: watch::Sender<usize>,
     /// Those of them that cannot do without.
     needed_by: AtomicUsize,
@@ -29,10 +31,21 @@ impl Life {
         Arc::new(Self {
             gvk,
             scope,
+            namespaced: AtomicU8::new(0),
             users: watch::Sender::new(0),
             needed_by: AtomicUsize::new(0),
             removed: watch::Sender::new(false),
         })
+    }
+
+    /// Where the kind is now: one that was gone may have come back otherwise.
+    pub(super) fn found(&self, namespaced: bool) {
+        self.namespaced.store(1 + u8::from(namespaced), Relaxed);
+    }
+
+    /// Whether the kind has namespaces, once it was found.
+    pub(super) fn namespaced(&self) -> Option<bool> {
+        Some(self.namespaced.load(Relaxed)).filter(|known| *known > 0).map(|known| known == 2)
     }
 
     pub(super) fn is_used(&self) -> bool {
@@ -98,8 +111,14 @@ impl Lease {
         &self.life.gvk
     }
 
+    /// Of what it is kept, if it has namespaces.
     pub(super) fn scope(&self) -> &Scope {
         &self.life.scope
+    }
+
+    /// Whether it was found to have no namespaces: then all of it is kept.
+    pub(super) fn is_whole(&self) -> bool {
+        self.life.namespaced() == Some(false)
     }
 
     pub(super) fn is_removed(&self) -> bool {

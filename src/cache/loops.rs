@@ -121,7 +121,8 @@ impl Loops {
             fields: selectors.fields.clone(),
             metadata_only: plan.representation == Representation::Metadata,
         };
-        self.tasks.spawn(core.clone().join(site.client, namespace.map(Into::into), place, plan.page_size))
+        let page_size = plan.page_size(namespace, site.resource.namespaced);
+        self.tasks.spawn(core.clone().join(site.client, namespace.map(Into::into), place, page_size))
     }
 }
 

@@ -1,4 +1,8 @@
-//! Where to keep objects of, and which of those that are there.
+//! Where to keep objects of, which of those that are there, and how.
+
+use super::settings::Settings;
+use crate::object::{KubeObject, Transform};
+use std::time::Duration;
 
 /// Where to keep objects of. Of a kind that has no namespaces all are kept, whatever the cache's default says.
 ///
@@ -36,20 +40,31 @@ impl Namespaces {
 ///
 /// What is said here counts before what is said of the kind.
 ///
-/// Only which objects there are can differ from one namespace to another. A transform cannot, because who reads the kind finds one form of it, wherever the
-/// object is; nor a resync period, which is that of whoever listens; nor a page size, which is about the server. Where they must differ, declare two selections:
-/// those are two informers.
+/// Which objects there are may differ from one namespace to another, and so may transform, resync period and page size. The form in which they are kept may not,
+/// nor whether `managedFields` are: where those must differ, declare two selections, which are two informers.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use std::time::Duration;
+/// use steersman::cache::{InNamespace, Namespaces, Select};
+///
+/// // Of our own namespace everything, told again once in an hour; elsewhere the names are enough.
+/// let names = InNamespace::others().transform(|map: &mut ConfigMap| map.data = None);
+/// let ours = InNamespace::from("shop").resync(Duration::from_hours(1));
+/// let maps = Select::<ConfigMap>::new().namespaces(Namespaces::These(vec![ours, names]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InNamespace {
     /// None: all that are not named.
     pub(super) name: Option<String>,
     pub(super) selectors: Selectors,
+    pub(super) settings: Settings,
 }
 
 impl InNamespace {
     /// All namespaces that are not named beside it: one watch, which leaves the others out by `metadata.namespace!=…`.
     pub fn others() -> Self {
-        Self { name: None, selectors: Selectors::default() }
+        Self { name: None, selectors: Selectors::default(), settings: Settings::default() }
     }
 
     /// Only objects with such labels, as in [`Select::labels`](super::Select::labels).
@@ -65,6 +80,29 @@ impl InNamespace {
         self.selectors.fields = Some(selector.into());
         self
     }
+
+    /// Change the objects that are here before they are stored, as in [`Select::transform`](super::Select::transform); none by default. It must be for the type
+    /// of the `Select` that names the namespace, or that is an error. The cache's own [`namespaces`](super::CacheOptions::namespaces) are of all kinds, and can have none.
+    #[must_use]
+    pub fn transform<K: KubeObject>(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.settings.transform = Some(Transform::new(change));
+        self
+    }
+
+    /// Tell of the objects that are here, and of no others, again once in so long, as in [`Select::resync`](super::Select::resync); zero for never, which is the
+    /// cache's default.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.settings.resync = Some(period);
+        self
+    }
+
+    /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once. See [`Select::page_size`](super::Select::page_size).
+    #[must_use]
+    pub fn page_size(mut self, objects: u32) -> Self {
+        self.settings.page_size = Some(objects);
+        self
+    }
 }
 
 impl From<&str> for InNamespace {
@@ -75,7 +113,7 @@ impl From<&str> for InNamespace {
 
 impl From<String> for InNamespace {
     fn from(name: String) -> Self {
-        Self { name: Some(name), selectors: Selectors::default() }
+        Self { name: Some(name), ..Self::others() }
     }
 }
 

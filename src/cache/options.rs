@@ -9,8 +9,9 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// Defaults for what a [`Select`] leaves unset.
 ///
-/// What is said first counts: by a `Select` of a namespace, then of all its objects; by [`kinds`](Self::kinds) likewise; by the defaults here likewise. Each
-/// of namespaces, labels, fields, page size and resync period by itself.
+/// What is said first counts: by a `Select` of a [namespace](super::InNamespace), then of all its objects; by [`kinds`](Self::kinds) likewise; by the defaults
+/// here likewise. Each of labels, fields, transform, page size and resync period by itself. The namespaces are those of the first who says some; what others say of one of those by
+/// name still counts where it is its turn.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -33,7 +34,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// Where objects are kept of; everywhere by default.
+    /// Where objects are kept of, and how in each; everywhere by default.
     pub namespaces: Namespaces,
     /// Only objects with such labels, as in `kubectl -l`; all by default.
     pub labels: Option<String>,
@@ -52,7 +53,7 @@ pub struct CacheOptions {
     /// kind the first counts.
     ///
     /// The kind is kept in the form said here, whoever declares it in whatever form it serves; a declaration may still choose `.compact()`. There is no
-    /// transform for all kinds: what everybody wants to drop, `managedFields`, is left out as it is, and a type says best what else nobody reads.
+    /// transform for all kinds, nor for all kinds in a namespace: what everybody wants to drop, `managedFields`, is left out as it is, and a type says best what else nobody reads.
     pub kinds: Vec<Select<AnyKind>>,
 }
 

@@ -8,7 +8,7 @@ use super::{
     ledger::Told,
     parts::Parts,
     reflect::{Failure, Sink},
-    store::Entry,
+    store::{About, Entry},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
 use parking_lot::RwLockUpgradableReadGuard;
@@ -72,7 +72,8 @@ impl<P: Payload> Sink for Part<P> {
             let first = before.is_none() && !core.is_listed();
             let again = before.is_some() || parts.get(self.namespace.as_deref()).is_some_and(|part| part.listed_before);
             core.tally.relists.fetch_add(u64::from(again), Relaxed);
-            let about = |key: &ObjectKey| parts.has(self.namespace.as_deref(), key);
+            let in_no_other = |key: &ObjectKey| parts.leave_out(key);
+            let about = self.namespace.as_deref().map_or(About::Those(&in_no_other), About::Namespace);
             core.replace(about, entries, &unread, reached, first)
         });
         self.well();

@@ -107,12 +107,9 @@ impl Parts {
         }
     }
 
-    /// Whether the object is one of this part's.
-    pub(super) fn has(&self, namespace: Option<&str>, key: &ObjectKey) -> bool {
-        match namespace {
-            Some(_) => key.namespace() == namespace,
-            None => key.namespace().is_none_or(|name| !self.namespaces.contains_key(name)),
-        }
+    /// Whether the object is of no namespace that is a part: it belongs to the one of everything else.
+    pub(super) fn leave_out(&self, key: &ObjectKey) -> bool {
+        key.namespace().is_none_or(|name| !self.namespaces.contains_key(name))
     }
 
     /// Whether it is known what a namespace has, or had before the loops were started again.

@@ -1,6 +1,6 @@
-//! The cache: which informers there are, and their tasks.
+//! The cache: its informers, and their tasks.
 //!
-//! What holds: one informer for each kind and scope; a handle is given out only of one that is in the registry, under its lock, and one
+//! What holds: one informer for each kind and scope (see [`roster`](super::roster)); a handle is given out only of one that is in the registry, under its lock, and one
 //! is taken out of it only when it has no handle, under the same lock: so that no handle is ever left with an informer that is over while the cache runs.
 //! The exception is one that is removed by name: its handles say so.
 
@@ -11,7 +11,7 @@ use super::{
     life::{Lease, Life, Need, first},
     metrics::Row,
     plan::Plan,
-    scope::Scope,
+    roster::Roster,
     select::Said,
     tend::Declared,
 };
@@ -19,12 +19,10 @@ use crate::{
     client::{Connection, Link, Requests},
     object::{KubeObject, StaticKind},
 };
-use hashbrown::HashMap;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
-    any::TypeId,
-    fmt,
+    fmt, ptr,
     sync::{Arc, OnceLock, Weak},
 };
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
@@ -46,13 +44,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    informers: HashMap<Key, Arc<Declared>>,
-    /// The keys of those that clients read, by type and kind: to make one, selectors are parsed.
-    plain: HashMap<TypeId, HashMap<GroupVersionKind, Arc<Key>>>,
+    informers: Roster,
     run: Run,
 }
-
-type Key = (GroupVersionKind, Scope);
 
 #[derive(Default)]
 enum Run {
@@ -89,14 +83,17 @@ impl Cache {
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
         let need = if select.said().optional { Need::May } else { Need::Must };
         let plan = Plan::new(select.said(), &self.0.options)?;
-        self.0.declare(&mut self.0.state.lock(), select.said(), plan, need)
+        let periods = plan.periods();
+        let mut state = self.0.state.lock();
+        let declared = self.0.declare(&mut state, select.said(), plan, need)?;
+        Ok(self.0.handle(&declared, Lease::new(&declared.life, need)).resyncing(periods))
     }
 
     /// Of a kind, in whichever version: an object has one resource version in all of them.
     pub(super) fn informers_of(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
         let of_kind =
             |declared: &&Arc<Declared>| (&declared.gvk.group, &declared.gvk.kind) == (&kind.group, &kind.kind);
-        self.0.state.lock().informers.values().filter(of_kind).cloned().collect()
+        self.0.state.lock().informers.all().filter(of_kind).cloned().collect()
     }
 
     pub(super) fn all_informers(&self) -> Vec<Arc<Declared>> {
@@ -114,18 +111,10 @@ impl Cache {
         namespace: Option<&str>,
     ) -> Result<Option<(Informer<K>, bool)>, CacheError> {
         let said = plain.said();
-        let mut state = self.0.state.lock();
-        let (key, is_new) = match state.plain.get(&said.form.id).and_then(|kinds| kinds.get(&said.gvk)) {
-            Some(key) => (key.clone(), false),
-            None => (Arc::new((said.gvk.clone(), Plan::new(said, &self.0.options)?.scope)), true),
-        };
-        let Some(declared) = state.informers.get(&*key).cloned() else { return Ok(None) };
-        let informer = Informer::new(declared.core.clone(), Lease::uncounted(&declared.life), self.0.weak());
-        if is_new {
-            state.plain.entry(said.form.id).or_default().insert(said.gvk.clone(), key);
-        }
-        drop(state);
-        declared.plan.check_serves(said)?;
+        let found = self.0.state.lock().informers.find_plain(said, &self.0.options)?;
+        let Some(declared) = found else { return Ok(None) };
+        let informer = self.0.handle(&declared, Lease::uncounted(&declared.life));
+        declared.plan.check_form(said)?;
         informer.check_keeps(namespace)?;
         Ok(Some((informer, declared.held.get().is_some())))
     }
@@ -133,13 +122,10 @@ impl Cache {
     /// Declare it for good.
     pub(super) fn declare_lazily<K: KubeObject>(&self, select: &Select<K>) -> Result<(), CacheError> {
         let plan = Plan::new(select.said(), &self.0.options)?;
-        let key = (select.said().gvk.clone(), plan.scope.clone());
         // Who finds it finds that a read has declared it.
         let mut state = self.0.state.lock();
-        let _until_held: Informer<K> = self.0.declare(&mut state, select.said(), plan, Need::Must)?;
-        if let Some(declared) = state.informers.get(&key) {
-            declared.held.get_or_init(|| Lease::new(&declared.life, Need::Must));
-        }
+        let declared = self.0.declare(&mut state, select.said(), plan, Need::Must)?;
+        declared.held.get_or_init(|| Lease::new(&declared.life, Need::Must));
         Ok(())
     }
 
@@ -171,7 +157,7 @@ impl Cache {
     pub fn informers(&self) -> Vec<InformerReport> {
         let report = |declared: &Arc<Declared>| InformerReport {
             gvk: declared.gvk.clone(),
-            scope: declared.plan.scope.to_string(),
+            scope: declared.words(),
             representation: declared.plan.representation,
             state: InformerState::of(declared.core.condition()),
             stats: declared.core.stats(),
@@ -185,7 +171,7 @@ impl Cache {
         let row = |declared: &Arc<Declared>| Row {
             cluster: String::new(),
             gvk: declared.gvk.clone(),
-            scope: declared.plan.scope.to_string(),
+            scope: declared.words(),
             state: InformerState::of(declared.core.condition()),
             stats: declared.core.stats(),
             largest: declared.core.largest_bytes(),
@@ -197,7 +183,7 @@ impl Cache {
         let mut informers = self.0.declared();
         informers.sort_by_cached_key(|declared| {
             let GroupVersionKind { group, version, kind } = declared.gvk.clone();
-            (kind, group, version, declared.plan.scope.to_string())
+            (kind, group, version, declared.words())
         });
         informers
     }
@@ -218,10 +204,10 @@ impl Cache {
             }
             state.run = Run::Running { runtime: Handle::current(), tasks: JoinSet::new() };
             // Those nobody uses any more are over before they began; who waits for them is told.
-            for (_, unused) in state.informers.extract_if(|_, declared| !declared.life.is_used()) {
+            for unused in state.informers.take(|declared| !declared.life.is_used()) {
                 unused.core.end();
             }
-            let declared: Vec<_> = state.informers.values().cloned().collect();
+            let declared: Vec<_> = state.informers.all().cloned().collect();
             for declared in declared {
                 shared.start(&mut state, declared);
             }
@@ -236,36 +222,41 @@ impl Cache {
 
 impl Shared {
     fn declared(&self) -> Vec<Arc<Declared>> {
-        self.state.lock().informers.values().cloned().collect()
+        self.state.lock().informers.all().cloned().collect()
     }
 
     fn weak(self: &Arc<Self>) -> WeakCache {
         WeakCache(Arc::downgrade(self))
     }
 
-    /// The informer of this plan, made if there is none.
-    fn declare<K>(
+    fn handle<K>(self: &Arc<Self>, declared: &Declared, lease: Lease) -> Informer<K> {
+        Informer::new(declared.core.clone(), lease, self.weak())
+    }
+
+    /// The informer of this plan, made if there is none. Who holds the lock may take a lease.
+    fn declare(
         self: &Arc<Self>,
         state: &mut State,
         said: &Said,
         plan: Plan,
         need: Need,
-    ) -> Result<Informer<K>, CacheError> {
+    ) -> Result<Arc<Declared>, CacheError> {
         if matches!(state.run, Run::Ended) {
             return Err(CacheError::Ended);
         }
-        let key = (said.gvk.clone(), plan.scope.clone());
-        if let Some(declared) = state.informers.get(&key) {
-            declared.plan.check_serves(said)?;
-            let lease = Lease::new(&declared.life, need);
-            return Ok(Informer::new(declared.core.clone(), lease, self.weak()).resyncing(plan.resync));
+        if let Some(declared) = state.informers.find(&said.gvk, &plan) {
+            declared.plan.check_serves(said, &plan)?;
+            return Ok(declared.clone());
         }
-        plan.check_serves(said)?;
+        plan.check_serves(said, &plan)?;
         let namespaces = match plan.of_namespaces() {
-            Some((said, plan)) => Some(self.declare(state, &said, plan, need)?),
+            Some((said, plan)) => {
+                let set = self.declare(state, &said, plan, need)?;
+                Some(self.handle(&set, Lease::new(&set.life, need)))
+            }
             None => None,
         };
-        let (gvk, resync) = (said.gvk.clone(), plan.resync);
+        let gvk = said.gvk.clone();
         let declared = Arc::new(Declared {
             core: plan.core(&gvk),
             life: Life::new(gvk.clone(), plan.scope.clone()),
@@ -274,11 +265,9 @@ impl Shared {
             namespaces,
             held: OnceLock::new(),
         });
-        let lease = Lease::new(&declared.life, need);
-        let informer = Informer::new(declared.core.clone(), lease, self.weak()).resyncing(resync);
-        state.informers.insert(key, declared.clone());
-        self.start(state, declared);
-        Ok(informer)
+        state.informers.add(declared.clone());
+        self.start(state, declared.clone());
+        Ok(declared)
     }
 
     /// In a cache that runs; in another it is started with it.
@@ -308,11 +297,7 @@ impl Shared {
     /// Those of a kind; they are told to end before one of them is waited for.
     fn forget(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
         let mut state = self.state.lock();
-        let removed: Vec<_> = state
-            .informers
-            .extract_if(|(gvk, scope), _| gvk == kind && !scope.own)
-            .map(|(_, declared)| declared)
-            .collect();
+        let removed = state.informers.take(|declared| declared.gvk == *kind && !declared.plan.scope.own);
         for declared in &removed {
             declared.life.remove();
             if !matches!(state.run, Run::Running { .. }) {
@@ -329,7 +314,7 @@ impl Shared {
         let unused = !declared.life.is_used();
         if unused {
             // Not one that was declared after this one was removed.
-            state.informers.extract_if(|_, other| Arc::ptr_eq(other, declared)).for_each(drop);
+            state.informers.take(|other| ptr::eq(other, Arc::as_ptr(declared)));
         }
         unused
     }
@@ -338,7 +323,7 @@ impl Shared {
 /// Of a cache that never ran no task ends the informers; who waits for them is told.
 impl Drop for Shared {
     fn drop(&mut self) {
-        for declared in self.state.get_mut().informers.values() {
+        for declared in self.state.get_mut().informers.all() {
             declared.core.end();
         }
     }
@@ -400,6 +385,6 @@ impl fmt::Debug for WeakCache {
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("informers", &self.0.state.lock().informers.len()).finish_non_exhaustive()
+        f.debug_struct("Cache").field("informers", &self.0.state.lock().informers.all().count()).finish_non_exhaustive()
     }
 }

@@ -1,27 +1,43 @@
-//! When to tell a handler of every object again.
+//! When to tell a handler of objects again.
 //!
-//! Each user has a timer of its own, as wide as it asked for: users of one informer need not agree, and who does not ask is not disturbed. The server has no part in it.
+//! Each user has timers of its own, as wide as it asked for, one for each period that some namespace has: users of one informer need not agree, and who does not ask is
+//! not disturbed. The server has no part in it.
 
+use crate::object::ByNamespace;
 use rand::RngExt;
-use std::{pin::Pin, task::Context, time::Duration};
+use std::{collections::BTreeSet, pin::Pin, sync::Arc, task::Context, time::Duration};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Rings once in a period, sooner or later by up to a tenth, so that not all handlers have all their work at once.
+/// How often objects are told again, by where they are; never if that is zero.
+pub(super) type Periods = Arc<ByNamespace<Duration>>;
+
 pub(super) struct Resync {
+    pub(super) periods: Periods,
+    timers: Vec<Timer>,
+}
+
+/// Rings once in a period, sooner or later by up to a tenth, so that not all handlers have all their work at once.
+struct Timer {
     period: Duration,
     /// Begins with the first look at it.
     next: Option<Pin<Box<Sleep>>>,
 }
 
 impl Resync {
-    /// A period of zero is none.
-    pub(super) fn every(period: Option<Duration>) -> Option<Self> {
-        let period = period.filter(|period| !period.is_zero())?;
-        Some(Self { period, next: None })
+    pub(super) fn every(periods: Periods) -> Self {
+        let each: BTreeSet<_> = periods.iter().copied().filter(|period| !period.is_zero()).collect();
+        let timers = each.into_iter().map(|period| Timer { period, next: None }).collect();
+        Self { periods, timers }
     }
 
-    /// Whether it has rung. Who was told no is woken.
-    pub(super) fn poll_rung(&mut self, cx: &mut Context<'_>) -> bool {
+    /// The periods that are over. Who was told of none is woken.
+    pub(super) fn poll_rung(&mut self, cx: &mut Context<'_>) -> impl Iterator<Item = Duration> {
+        self.timers.iter_mut().filter_map(|timer| timer.poll_rung(cx).then_some(timer.period))
+    }
+}
+
+impl Timer {
+    fn poll_rung(&mut self, cx: &mut Context<'_>) -> bool {
         let wait = self.period.mul_f64(rand::rng().random_range(0.9..1.1)).max(Duration::from_millis(1));
         let next = self.next.get_or_insert_with(|| Box::pin(sleep(wait)));
         let mut rung = false;

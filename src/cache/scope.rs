@@ -13,6 +13,7 @@ use super::{
     CacheError, Namespaces,
     fields::FieldSelector,
     namespaces::{InNamespace, Selectors},
+    settings::Settings,
 };
 use crate::object::Selector;
 use std::{collections::BTreeMap, fmt};
@@ -22,10 +23,11 @@ use std::{collections::BTreeMap, fmt};
 pub(super) struct Layer<'a> {
     pub(super) namespaces: Option<&'a Namespaces>,
     pub(super) selectors: &'a Selectors,
+    pub(super) settings: &'a Settings,
 }
 
 impl<'a> Layer<'a> {
-    fn these(self) -> &'a [InNamespace] {
+    pub(super) fn these(self) -> &'a [InNamespace] {
         match self.namespaces {
             Some(Namespaces::These(these)) => these,
             _ => &[],
@@ -45,9 +47,8 @@ impl<'a> Layer<'a> {
     }
 
     /// What it says of a namespace, or of those that it does not name.
-    fn of(self, namespace: Option<&str>) -> Option<&'a Selectors> {
-        let one = self.these().iter().find(|one| one.name.as_deref() == namespace);
-        one.map(|one| &one.selectors)
+    pub(super) fn of(self, namespace: Option<&str>) -> Option<&'a InNamespace> {
+        self.these().iter().find(|one| one.name.as_deref() == namespace)
     }
 }
 
@@ -67,8 +68,7 @@ impl Scope {
     pub(super) fn of(kind: &str, layers: &[Layer<'_>]) -> Result<Self, CacheError> {
         check_names(kind, layers.iter().flat_map(|layer| layer.these()))?;
         let mut scope = Self { labelled: None, parts: BTreeMap::new(), own: false };
-        let everywhere = Namespaces::All;
-        match layers.iter().find_map(|layer| layer.namespaces).unwrap_or(&everywhere) {
+        match namespaces(layers) {
             Namespaces::All => drop(scope.parts.insert(None, whole(layers)?)),
             Namespaces::These(these) => {
                 let named = these.iter().map(|one| one.name.as_deref());
@@ -98,7 +98,7 @@ impl Scope {
 
     /// Of a kind that has no namespaces.
     pub(super) fn whole(layers: &[Layer<'_>]) -> Result<Self, CacheError> {
-        Ok(Self { labelled: None, parts: [(None, whole(layers)?)].into(), own: false })
+        Ok(whole(layers)?.into())
     }
 
     /// What is kept of one namespace.
@@ -114,6 +114,13 @@ impl Scope {
             others.fields = Some(FieldSelector::parse(&all.join(","))?.to_string());
         }
         Ok(())
+    }
+}
+
+/// Everything that they select, wherever it is.
+impl From<Selectors> for Scope {
+    fn from(selectors: Selectors) -> Self {
+        Self { labelled: None, parts: [(None, selectors)].into(), own: false }
     }
 }
 
@@ -154,9 +161,17 @@ fn is_name(name: &str) -> bool {
     name.len() <= 63 && name.bytes().all(inside) && !name.starts_with('-') && !name.ends_with('-')
 }
 
+/// Those of the first who says some.
+pub(super) fn namespaces<'a>(layers: &[Layer<'a>]) -> &'a Namespaces {
+    layers.iter().find_map(|layer| layer.namespaces).unwrap_or(&Namespaces::All)
+}
+
 /// What is kept of a namespace.
 fn part(layers: &[Layer<'_>], namespace: Option<&str>) -> Result<Selectors, CacheError> {
-    let said = layers.iter().flat_map(|layer| layer.of(namespace).into_iter().chain([layer.selectors]));
+    let said = layers.iter().flat_map(|layer| {
+        let here = layer.of(namespace).map(|one| &one.selectors);
+        here.into_iter().chain([layer.selectors])
+    });
     first_said(said)
 }
 

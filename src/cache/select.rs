@@ -6,6 +6,7 @@ use super::{
     erased::Informing,
     namespaces::Selectors,
     scope::{Layer, Scope},
+    settings::Settings,
 };
 use crate::object::{AnyKind, Decoder, KubeObject, Metadata, StaticKind, Transform};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -15,8 +16,8 @@ use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 /// Which objects of which kind to keep, and in what form. What is not said is as [`CacheOptions`](super::CacheOptions) say: for the kind, then for
 /// everything.
 ///
-/// Kind, namespaces and selectors together name an informer: who declares the same gets the same one. Selectors are the server's work: what they
-/// leave out is neither sent nor kept.
+/// Kind, namespaces and selectors together name an informer: who declares the same gets the same one, in whatever form; of a kind that has no namespaces, kind
+/// and selectors do. Selectors are the server's work: what they leave out is neither sent nor kept.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Secret;
@@ -42,10 +43,8 @@ pub(super) struct Said {
     pub(super) representation: Option<Representation>,
     pub(super) namespaces: Option<Namespaces>,
     pub(super) selectors: Selectors,
-    pub(super) page_size: Option<u32>,
+    pub(super) settings: Settings,
     pub(super) managed_fields: bool,
-    pub(super) resync: Option<Duration>,
-    pub(super) transform: Option<Transform>,
     pub(super) optional: bool,
 }
 
@@ -55,7 +54,7 @@ impl Said {
     }
 
     pub(super) fn layer(&self) -> Layer<'_> {
-        Layer { namespaces: self.namespaces.as_ref(), selectors: &self.selectors }
+        Layer { namespaces: self.namespaces.as_ref(), selectors: &self.selectors, settings: &self.settings }
     }
 }
 
@@ -157,7 +156,7 @@ impl<K: KubeObject> Select<K> {
 
     /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once. Whoever declares the informer first decides.
     pub fn page_size(mut self, objects: u32) -> Self {
-        self.said.page_size = Some(objects);
+        self.said.settings.page_size = Some(objects);
         self
     }
 
@@ -166,7 +165,7 @@ impl<K: KubeObject> Select<K> {
     ///
     /// A resync makes up for what a handler has missed or forgotten: it hides mistakes, and is better used for what time itself changes.
     pub fn resync(mut self, period: Duration) -> Self {
-        self.said.resync = Some(period);
+        self.said.settings.resync = Some(period);
         self
     }
 
@@ -196,7 +195,8 @@ impl<K: KubeObject> Select<K> {
     /// Typed objects and metadata are changed in place. Compact ones are decoded, changed and written again, each time one comes: that costs what decoding
     /// all of them does, and what the type does not know is dropped too. A [`Metadata`] kind leaves bodies as they came.
     ///
-    /// An informer has one transform: who declares it with another one, which is one that is not a clone of it, gets an error; who says none joins.
+    /// An informer has one transform, or one for each [namespace](super::InNamespace::transform): who declares it with another one, which is one that is not a
+    /// clone of it, gets an error; who says none joins.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Secret;
@@ -209,7 +209,7 @@ impl<K: KubeObject> Select<K> {
     /// });
     /// ```
     pub fn transform(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
-        self.said.transform = Some(Transform::new(change));
+        self.said.settings.transform = Some(Transform::new(change));
         self
     }
 
@@ -229,10 +229,8 @@ impl<K: KubeObject> Select<K> {
             representation: None,
             namespaces: None,
             selectors: Selectors::default(),
-            page_size: None,
+            settings: Settings::default(),
             managed_fields: false,
-            resync: None,
-            transform: None,
             optional: false,
         };
         Self { said, kind: PhantomData }

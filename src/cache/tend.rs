@@ -13,6 +13,7 @@ use super::{
     loops::{Loops, Site},
     plan::Plan,
     reflect::{Failure, Pace},
+    scope::Scope,
     select::Resource,
 };
 use crate::{client::Link, object::Metadata};
@@ -37,6 +38,33 @@ pub(super) struct Declared {
 }
 
 impl Declared {
+    /// Whether this is the informer that a plan of the same kind is of. What is said of namespaces counts if there are some, and what is said of all objects if
+    /// there are none; while neither knows, both.
+    pub(super) fn is_of(&self, plan: &Plan) -> bool {
+        let same_scope = || self.plan.scope == plan.scope;
+        let same_whole = || self.plan.whole == plan.whole;
+        self.plan.scope.own == plan.scope.own
+            && match (self.namespaced(), plan.namespaced()) {
+                (Some(found), Some(said)) if found != said => false,
+                (Some(true), _) | (_, Some(true)) => same_scope(),
+                (Some(false), _) | (_, Some(false)) => same_whole(),
+                (None, None) => same_scope() && same_whole(),
+            }
+    }
+
+    /// As it was found, or else as its type says.
+    fn namespaced(&self) -> Option<bool> {
+        self.life.namespaced().or(self.plan.namespaced())
+    }
+
+    /// What is kept, for people.
+    pub(super) fn words(&self) -> String {
+        if self.namespaced() == Some(false) {
+            return Scope::from(self.plan.whole.clone()).to_string();
+        }
+        self.plan.scope.to_string()
+    }
+
     /// Keep it up to date until it is `over`; afterwards none of its tasks is left.
     pub(super) async fn tend(&self, client: &Link, arrivals: &Arrivals, over: impl Future) {
         let mut loops = Loops::default();
@@ -48,6 +76,7 @@ impl Declared {
                 None => self.find(client, arrivals, None, &mut pace).await,
             };
             loop {
+                self.life.found(resource.namespaced);
                 let refused = loops.keep(&Site { informer: self, client, resource: &resource }).await;
                 loops.stop().await;
                 let found = self.find(client, arrivals, Some(refused), &mut pace).await;

@@ -87,7 +87,7 @@ impl Payload for Compact {
 
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let plain = Self::plain(decoder, deserializer)?;
-        let Some(transform) = decoder.transforms() else { return Ok(plain) };
+        let Some(transform) = decoder.transform_of(plain.meta.key().namespace()) else { return Ok(plain) };
         let names = plain.common.names.known();
         let body = Packed::new(&plain.body, &names);
         let json = transform.change_parts(&plain.types, &plain.meta, body).map_err(Error::custom)?;
@@ -98,7 +98,7 @@ impl Payload for Compact {
     }
 
     fn read_quickly(decoder: &Decoder, text: &str) -> Option<Self> {
-        if decoder.transforms().is_some() {
+        if decoder.transforms() {
             return None;
         }
         let mut pen = decoder.common().names.pen();

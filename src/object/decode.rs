@@ -4,6 +4,7 @@
 //! cannot be stored is an error that says what it was about; the next message is not affected.
 
 use super::{
+    by_namespace::ByNamespace,
     compact::Common,
     compact_meta::CompactMeta,
     error::Undecodable,
@@ -32,7 +33,8 @@ use std::{
 pub(crate) struct Decoder {
     types: Arc<TypeMeta>,
     managed_fields: bool,
-    transform: Option<Transform>,
+    /// If there are any.
+    transforms: Option<ByNamespace<Option<Transform>>>,
     common: Arc<Common>,
     weights: Weights,
 }
@@ -40,8 +42,8 @@ pub(crate) struct Decoder {
 impl Decoder {
     /// For objects of this kind, which items of lists do not say.
     pub(crate) fn new(types: TypeMeta) -> Self {
-        let (transform, common, weights) = (None, Arc::default(), Weights::default());
-        Self { types: Arc::new(types), managed_fields: false, transform, common, weights }
+        let (transforms, common, weights) = (None, Arc::default(), Weights::default());
+        Self { types: Arc::new(types), managed_fields: false, transforms, common, weights }
     }
 
     /// Whether to keep `metadata.managedFields`.
@@ -50,8 +52,10 @@ impl Decoder {
     }
 
     /// What to do with each object before it is kept.
-    pub(crate) fn transform(self, transform: Option<Transform>) -> Self {
-        Self { transform, ..self }
+    pub(crate) fn transform(self, transforms: impl Into<ByNamespace<Option<Transform>>>) -> Self {
+        let transforms = transforms.into();
+        let some = transforms.iter().any(Option::is_some);
+        Self { transforms: some.then_some(transforms), ..self }
     }
 
     /// Give back the memory of decoded objects that nobody holds any more. See [`Registry`](super::decoded::Registry).
@@ -114,8 +118,15 @@ impl Decoder {
         &self.common
     }
 
-    pub(super) fn transforms(&self) -> Option<&Transform> {
-        self.transform.as_ref()
+    /// Whether objects are changed, in some namespace or everywhere.
+    pub(super) fn transforms(&self) -> bool {
+        self.transforms.is_some()
+    }
+
+    /// What changes the objects of a namespace.
+    pub(super) fn transform_of(&self, namespace: Option<&str>) -> Option<&Transform> {
+        let namespace = namespace.filter(|name| !name.is_empty());
+        self.transforms.as_ref()?.of(namespace).as_ref()
     }
 
     pub(super) fn keeps_managed_fields(&self) -> bool {

@@ -25,6 +25,7 @@
 //! ```
 
 mod assemble;
+mod by_namespace;
 mod compact;
 mod compact_meta;
 mod decode;
@@ -48,6 +49,7 @@ mod wire_meta;
 mod tests;
 
 pub(crate) use self::{
+    by_namespace::ByNamespace,
     compact::Compact,
     decode::Decoder,
     error::Undecodable,

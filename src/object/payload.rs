@@ -66,7 +66,7 @@ impl<T: KubeObject> Payload for T {
         if object.meta().name.as_deref().is_none_or(str::is_empty) {
             return Err(no_name());
         }
-        if let Some(transform) = decoder.transforms() {
+        if let Some(transform) = decoder.transform_of(object.meta().namespace.as_deref()) {
             transform.change(&mut object);
         }
         Ok(object)
@@ -186,7 +186,7 @@ impl Payload for MetadataOnly {
 
     fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
         let Parts { mut meta, .. } = ReadParts { decoder, rest: None }.deserialize(deserializer)?;
-        if let Some(transform) = decoder.transforms() {
+        if let Some(transform) = decoder.transform_of(meta.key().namespace()) {
             let json = transform.change_parts(decoder.types(), &meta, Packed::EMPTY).map_err(Error::custom)?;
             let again = &mut serde_json::Deserializer::from_slice(&json);
             meta = ReadParts { decoder, rest: None }.deserialize(again).map_err(Error::custom)?.meta;

@@ -39,10 +39,6 @@ impl Transform {
         Self(Arc::new(Of { change, kind: PhantomData }))
     }
 
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
     pub(crate) fn is_of(&self, kind: TypeId) -> bool {
         self.0.of_type() == kind
     }
@@ -100,6 +96,14 @@ impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
         serde_json::to_vec(&object)
     }
 }
+
+/// The same one.
+impl PartialEq for Transform {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for Transform {}
 
 impl fmt::Debug for Transform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

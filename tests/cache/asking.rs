@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use steersman::{
-    cache::{CacheOptions, Informer, InformerState, Notice, Query},
+    cache::{CacheOptions, InNamespace, Informer, InformerState, Namespaces, Notice, Query},
     event::Event,
 };
 use steersman_apiserver::{ApiServer, Cause, Details, Failure, Fault, Journal, Options, Reason};
@@ -174,6 +174,22 @@ async fn a_server_without_streamed_lists_is_listed_by_pages() {
         assert_eq!(streamed_lists(server.journal()), 1, "it is not asked for again");
         cache.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_as_large_as_is_said_of_their_namespace() {
+    let (server, client) = server();
+    server.faults().add(Fault::on("watch configmaps").status(400).times(2));
+    let namespaces = Namespaces::These(vec![InNamespace::from("default").page_size(3), "kube-system".into()]);
+    let cache = cache(&client, CacheOptions { namespaces, page_size: 7, ..CacheOptions::default() });
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    maps.await_synced().await.expect("it syncs");
+    for (namespace, limit) in [("default", "limit=3"), ("kube-system", "limit=7")] {
+        let pages = server.journal().matching("list configmaps");
+        let mut pages = pages.iter().filter(|page| page.path.contains(namespace)).peekable();
+        assert!(pages.peek().is_some() && pages.all(|page| page.query.contains(limit)), "{namespace}");
+    }
+    cache.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,8 @@ use kube_client::{
 };
 use serde_json::json;
 use steersman::{
-    cache::{CacheError, InformerState, Query, Select},
+    cache::{CacheError, InformerState, Namespaces, Query, Select},
+    client::Client,
     object::{Metadata, ObjectKey},
     testing::{Env, TestServer},
 };
@@ -85,6 +86,45 @@ steersman::env_test! {
         assert!(namespaces.get(&ObjectKey::cluster_scoped(&namespace))?.is_some());
         assert!(dynamic.get(&ObjectKey::cluster_scoped("default"))?.is_some());
         cache.stop().await;
+        Ok(())
+    }
+
+    /// In a cache of some namespaces, too: whether the kind is one of those is known to its type, and else to the server.
+    async fn a_kind_without_namespaces_is_one_watch_whether_its_type_or_its_name_comes_first(env: Env) -> anyhow::Result<()> {
+        let namespace = env.namespace("whole").await?;
+        let key = ObjectKey::cluster_scoped(&namespace);
+        let kind = || GroupVersionKind::gvk("", "v1", "Namespace");
+        let watches = || match &env {
+            Env::Embedded(embedded) => embedded.server().journal().count("watch namespaces"),
+            _ => 0,
+        };
+        for type_first in [true, false] {
+            let before = watches();
+            let cache = running(env.client()?, &[&namespace]);
+            let typed = || cache.informer_of(Select::<Namespace>::new().compact());
+            let (typed, dynamic) = if type_first {
+                let typed = typed()?;
+                (typed, cache.informer_of(Select::dynamic(kind()))?)
+            } else {
+                let dynamic = cache.informer_of(Select::dynamic(kind()))?;
+                (typed()?, dynamic)
+            };
+            cache.await_synced().await?;
+            // Now the server has said it, too.
+            let metadata = cache.informer_of(Select::dynamic_metadata(kind()).namespaces(Namespaces::All))?;
+            assert_eq!((cache.informers().len(), &*cache.informers()[0].scope), (1, ""), "type first: {type_first}");
+            assert_eq!(typed.get(&key)?.expect("it is there").metadata.name.as_deref(), Some(&*namespace));
+            assert!(dynamic.get(&key)?.is_some() && metadata.get(&key)?.is_some());
+            assert!(typed.list(&Query::default().namespace(Some("elsewhere")))?.is_empty(), "there is no such place");
+            let client = Client::new(env.client()?)?.with_cache(cache.clone());
+            assert!(client.get::<Namespace>(&key).await?.is_some());
+            assert!(client.dynamic(&kind()).get(&key).await?.is_some());
+            if let Env::Embedded(_) = &env {
+                assert_eq!(watches() - before, 1, "type first: {type_first}");
+            }
+            drop(client);
+            cache.stop().await;
+        }
         Ok(())
     }
 

@@ -3,9 +3,10 @@
 use super::support::{cache, kept, make, these, until};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube_client::{Api, api::DeleteParams, core::GroupVersionKind};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 use steersman::{
-    cache::{Cache, CacheError, CacheOptions, InNamespace, Informer, Namespaces, Query, Select},
+    cache::{Cache, CacheError, CacheOptions, InNamespace, Informer, Namespaces, Notice, Query, Select},
+    event::Event,
     object::{AnyKind, Metadata, ObjectKey},
     testing::{Embedded, Env, TestServer},
 };
@@ -107,6 +108,66 @@ steersman::env_test! {
         Ok(())
     }
 
+    /// controller-runtime: `ByObject.Namespaces[ns].Transform` before `ByObject.Transform`.
+    async fn objects_are_changed_as_is_said_of_their_namespace_and_else_of_all(env: Env) -> anyhow::Result<()> {
+        let client = env.client()?;
+        let (one, two) = (env.namespace("changed").await?, env.namespace("plain").await?);
+        for select in [Maps::new(), Maps::new().compact()] {
+            for namespace in [&one, &two] {
+                make(&client, namespace, "a", "blue").await;
+            }
+            let here = InNamespace::from(&*one).transform(|map: &mut ConfigMap| map.data = None);
+            let namespaces = Namespaces::These(vec![here, (&*two).into()]);
+            let all = |map: &mut ConfigMap| map.data.get_or_insert_default().extend([("seen".into(), "yes".into())]);
+            let kinds = vec![select.namespaces(namespaces).transform(all).into()];
+            let cache = cache(&client, CacheOptions { kinds, ..CacheOptions::default() });
+            let maps = cache.informer::<ConfigMap>()?;
+            maps.await_synced().await?;
+            for namespace in [&one, &two] {
+                make(&client, namespace, "b", "red").await;
+            }
+            // As they were listed, and as they came.
+            until(|| kept(&maps, &[&one, &two]).len() == 4).await;
+            for name in ["a", "b"] {
+                let data = |namespace: &str| maps.get(&ObjectKey::new(namespace, name)).map(|map| map.expect("it is there").data.clone());
+                assert_eq!(data(&one)?, None);
+                assert_eq!(data(&two)?.expect("some").into_keys().collect::<Vec<_>>(), ["door", "seen"].map(String::from));
+                for namespace in [&one, &two] {
+                    Api::<ConfigMap>::namespaced(client.clone(), namespace).delete(name, &DeleteParams::default()).await?;
+                }
+            }
+            cache.stop().await;
+        }
+        Ok(())
+    }
+
+    async fn a_resync_of_a_namespace_tells_of_its_objects_and_of_no_others(env: Env) -> anyhow::Result<()> {
+        let client = env.client()?;
+        let (one, two) = (env.namespace("again").await?, env.namespace("once").await?);
+        for namespace in [&one, &two] {
+            make(&client, namespace, "a", "blue").await;
+        }
+        let often = InNamespace::from(&*one).resync(Duration::from_millis(20));
+        let namespaces = Namespaces::These(vec![often, (&*two).into()]);
+        let cache = cache(&client, CacheOptions { namespaces, ..CacheOptions::default() });
+        let mut events = cache.informer_of(Maps::new().labels("app=blue"))?.events();
+        let (mut told, mut again) = (BTreeSet::new(), 0);
+        while again < 3 {
+            match events.next().await.expect("it goes on") {
+                Notice::Event(Event::Create { object, .. }) => drop(told.insert(object.namespace().map(str::to_owned))),
+                Notice::Event(Event::Update { old, new }) => {
+                    assert_eq!(old.meta().resource_version(), new.meta().resource_version());
+                    assert_eq!(new.namespace(), Some(&*one));
+                    again += 1;
+                }
+                Notice::InitialDone => assert_eq!(told.len(), 2, "both are told in the beginning"),
+                other @ Notice::Event(_) => panic!("{other:?}"),
+            }
+        }
+        cache.stop().await;
+        Ok(())
+    }
+
     async fn objects_are_changed_before_they_are_kept(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = (env.client()?, env.namespace("transform").await?);
         make(&client, &namespace, "before", "blue").await;
@@ -199,6 +260,17 @@ async fn options_that_cannot_be_are_refused_when_the_cache_is_made() {
         let made = make(options);
         assert!(matches!(made, Err(CacheError::FieldSelector { .. })), "{made:?}");
     }
+    let dropping = || Namespaces::These(vec![InNamespace::from("shop").transform(|node: &mut Node| node.spec = None)]);
+    let mistyped = make(of_kind(Maps::new().namespaces(dropping()).into())).expect_err("it is for nodes");
+    assert!(
+        matches!(mistyped, CacheError::TransformType { .. }) && mistyped.to_string().contains("give it one for"),
+        "{mistyped}"
+    );
+    let of_all = make(in_namespaces(dropping())).expect_err("it is for all kinds");
+    assert!(
+        matches!(of_all, CacheError::TransformOfAll) && of_all.to_string().contains("CacheOptions::kinds"),
+        "{of_all}"
+    );
     let nodes = make(of_kind(Select::<Node>::new().namespaces(these(&["shop"])).into()));
     assert!(matches!(&nodes, Err(CacheError::NotNamespaced { kind }) if kind == "Node"), "{nodes:?}");
     // What is not known before the server says it, and what a declaration can still mend.

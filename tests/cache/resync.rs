@@ -4,7 +4,7 @@ use super::support::{Running, make};
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::{collections::BTreeMap, time::Duration};
 use steersman::{
-    cache::{Cache, CacheOptions, Events, Notice, Select},
+    cache::{Cache, CacheOptions, Events, InNamespace, Namespaces, Notice, Select},
     event::Event,
     testing::{Embedded, TestServer},
 };
@@ -52,6 +52,31 @@ async fn each_user_has_the_period_it_asked_for_and_the_server_none() {
     // A watch is opened anew after five to ten minutes, and nothing is listed.
     assert!(server.server().journal().count("* configmaps") - asked <= 12);
     assert_eq!(informers[0].stats().relists, 0);
+    cache.stop().await;
+}
+
+/// controller-runtime: `SyncPeriod` of a namespace, before that of the kind.
+#[tokio::test(start_paused = true)]
+async fn each_namespace_has_the_period_that_is_said_of_it_and_none_is_lost_to_another() {
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    for (namespace, name) in [("default", "quick"), ("kube-system", "slow"), ("kube-public", "never")] {
+        make(&client, namespace, name, "blue").await;
+    }
+    let never = InNamespace::from("kube-public").resync(Duration::ZERO);
+    let namespaces = Namespaces::These(vec![InNamespace::from("default").resync(MINUTE), "kube-system".into(), never]);
+    let select = Select::<ConfigMap>::new().namespaces(namespaces).resync(10 * MINUTE);
+    let cache = Running::new(Cache::new(client, CacheOptions::default()).expect("a ready client"));
+    let maps = cache.informer_of(select.labels("app=blue")).expect("it is new");
+    cache.await_synced().await.expect("it syncs");
+    let mut events = maps.events();
+    let told = resyncs(&mut events, 60 * MINUTE).await;
+    assert_eq!(told.keys().collect::<Vec<_>>(), ["quick", "slow"]);
+    assert!((54..=66).contains(&told["quick"]) && (5..=6).contains(&told["slow"]), "{told:?}");
+    // Who comes back late is told of both, though both were due at once.
+    tokio::time::sleep(60 * MINUTE).await;
+    let told = resyncs(&mut events, MINUTE / 2).await;
+    assert_eq!(told, BTreeMap::from([("quick".to_owned(), 1), ("slow".to_owned(), 1)]));
     cache.stop().await;
 }
 

@@ -16,6 +16,7 @@ use std::{
     collections::VecDeque,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 use tokio::task::coop;
 
@@ -38,11 +39,18 @@ pub(crate) struct Cursor<P> {
 }
 
 struct Resync<P> {
-    left: Entries<P>,
+    /// In the order in which they were asked for.
+    left: Vec<(Duration, Entries<P>)>,
     /// Told since the snapshot, or about to be, or gone before it was told. Once they are more than there were objects, the resync is given up: a handler
     /// that is never done with the news has heard of as much, and would remember keys without end.
     told: HashSet<ObjectKey>,
     objects: usize,
+}
+
+impl<P> Resync<P> {
+    fn is_of(&self, of: Duration) -> bool {
+        self.left.iter().any(|(other, _)| *other == of)
+    }
 }
 
 enum Refilled {
@@ -86,13 +94,13 @@ impl<P> Cursor<P> {
     }
 
     /// Tell of every object in the `snapshot` again, as an update without a change, when nothing else is to be told. One that has changed since the snapshot,
-    /// or whose change is still to be told, is left out. Until the beginning is done, and while a resync is under way, this does nothing. It is given up if more
-    /// news come meanwhile than there are objects.
-    pub(crate) fn resync<I>(&mut self, snapshot: impl FnOnce() -> (usize, I))
+    /// or whose change is still to be told, is left out. Until the beginning is done, and while a resync `of` the same is under way, this does nothing; one of something
+    /// else comes after it. It is given up if more news come meanwhile than there are objects.
+    pub(crate) fn resync<I>(&mut self, of: Duration, snapshot: impl FnOnce() -> (usize, I))
     where
         I: IntoIterator<Item = Entry<P>, IntoIter: Send + 'static>,
     {
-        if !self.initial_done || self.resync.is_some() {
+        if !self.initial_done || self.resync.as_ref().is_some_and(|resync| resync.is_of(of)) {
             return;
         }
         // With the gate closed all that the snapshot shows is published: whatever is not told by then is found in the log.
@@ -100,8 +108,11 @@ impl<P> Cursor<P> {
         let (objects, left) = snapshot();
         self.shared.log.lock().resync(self.number);
         drop(gate);
-        let told = self.items.iter().filter_map(Item::key).cloned().collect();
-        self.resync = Some(Resync { left: Box::new(left.into_iter()), told, objects });
+        let begun = || Resync { left: Vec::new(), told: HashSet::new(), objects: 0 };
+        let resync = self.resync.get_or_insert_with(begun);
+        resync.left.push((of, Box::new(left.into_iter())));
+        resync.told.extend(self.items.iter().filter_map(Item::key).cloned());
+        resync.objects += objects;
     }
 
     #[cfg(test)]
@@ -173,6 +184,7 @@ impl<P> Cursor<P> {
                 (Pulled::Ended, _) => return Refilled::Ended,
                 (Pulled::Nothing, None) => return Refilled::Nothing,
                 (Pulled::Nothing, Some(Resync { left, told, .. })) => {
+                    let left = left.iter_mut().flat_map(|(_, left)| left);
                     let fresh = left.filter(|entry| !told.contains(&entry.key)).take(BATCH);
                     let events = fresh.map(|new| Event::Update { old: new.object.clone(), new });
                     self.items.extend(events.map(Item::Event));

@@ -28,6 +28,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 fn check(scenario: fn()) {
@@ -209,7 +210,7 @@ fn soak_a_resync_never_tells_what_is_no_longer_so() {
                     // Not for ever: there would always be something to hear.
                     if resyncs < 3 {
                         resyncs += 1;
-                        cursor.resync(|| world.counted());
+                        cursor.resync(Duration::ZERO, || world.counted());
                     }
                 }
                 assert_eq!(known.0, world.state());

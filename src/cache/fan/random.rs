@@ -119,7 +119,7 @@ proptest! {
                 }
                 Step::Subscribe => handlers.push(Handler::new(world.subscribe(), world.store.len(), published)),
                 Step::Read(handler, most) => of(handler).into_iter().for_each(|at| handlers[at].read(most)),
-                Step::Resync(handler) => of(handler).into_iter().for_each(|at| handlers[at].cursor.resync(|| world.counted())),
+                Step::Resync(handler) => of(handler).into_iter().for_each(|at| handlers[at].cursor.resync(Duration::ZERO, || world.counted())),
                 Step::Drop(handler) => of(handler).into_iter().for_each(|at| drop(handlers.swap_remove(at))),
             }
             let bound = if handlers.is_empty() { 0 } else { capacity };
@@ -164,7 +164,7 @@ fn soak_handlers_on_threads_of_their_own_end_with_what_the_store_shows() {
                             heard.hear(item);
                             if handler == 0 && count % 64 == 0 {
                                 thread::yield_now();
-                                heard.cursor.resync(|| world.counted());
+                                heard.cursor.resync(Duration::ZERO, || world.counted());
                             }
                         }
                         if stay == usize::MAX {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    cache::store::{Entry, Store},
+    cache::store::{About, Entry, Store},
     object::ObjectKey,
 };
 use std::{
@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Wake, Waker},
+    time::Duration,
 };
 
 /// A store and its fan, as an informer has them.
@@ -60,7 +61,7 @@ impl World {
     pub(super) fn list(&self, list: impl IntoIterator<Item = (u8, u32)>, first: bool) -> usize {
         self.fan.write(|publisher| {
             let list = list.into_iter().map(|(number, version)| entry(number, version)).collect();
-            let changes = self.store.replace(|_| true, list, &[], 1, |a, b| a == b);
+            let changes = self.store.replace(About::Those(&|_| true), list, &[], 1, |a, b| a == b);
             let count = changes.len();
             publisher.publish_all(changes.into_iter().map(|change| Event::listed(change, first)));
             publisher.synced();
@@ -312,17 +313,17 @@ fn a_resync_tells_again_what_has_not_changed_and_lets_news_pass() {
     let world = World::new(1);
     world.list((0..100).map(|number| (number, 0)), true);
     let mut cursor = world.subscribe();
-    cursor.resync(|| world.counted());
+    cursor.resync(Duration::ZERO, || world.counted());
     assert_eq!(heard(&mut cursor).len(), 101, "it has only begun: no resync");
     // Pending in the backlog, in the log; and one that comes later.
     world.put(1, 1);
     world.put(2, 1);
-    cursor.resync(|| world.counted());
+    cursor.resync(Duration::ZERO, || world.counted());
     let next = |cursor: &mut Cursor<_>| cursor.try_next().map(said);
     assert_eq!(next(&mut cursor).as_deref(), Some("1 0>1"));
     assert_eq!(next(&mut cursor).as_deref(), Some("2 0>1"));
     let mut first: Vec<_> = (0..cursor::BATCH).filter_map(|_| next(&mut cursor)).collect();
-    cursor.resync(|| world.counted());
+    cursor.resync(Duration::ZERO, || world.counted());
     let late = (3..100).find(|number| !first.contains(&format!("{number} 0>0"))).expect("most are not told yet");
     world.put(late, 1);
     assert_eq!(next(&mut cursor).unwrap(), format!("{late} 0>1"));
@@ -343,7 +344,7 @@ fn what_was_taken_and_not_handed_over_is_not_resynced() {
     world.put(1, 1);
     world.put(2, 1);
     assert_eq!(cursor.try_next().map(said).as_deref(), Some("1 0>1"));
-    cursor.resync(|| world.counted());
+    cursor.resync(Duration::ZERO, || world.counted());
     assert_eq!(heard(&mut cursor), ["2 0>1", "1 1>1", "3 0>0"]);
 }
 
@@ -354,7 +355,7 @@ fn what_was_never_told_is_not_resynced() {
     let mut cursor = world.subscribe();
     heard(&mut cursor);
     world.put(2, 0);
-    cursor.resync(|| world.counted());
+    cursor.resync(Duration::ZERO, || world.counted());
     world.remove(2);
     world.put(1, 1);
     assert_eq!(heard(&mut cursor), ["1 0>1"]);
@@ -368,7 +369,7 @@ fn a_resync_is_given_up_by_who_hears_of_more_than_there_was() {
     heard(&mut cursor);
     let mut beside_news = |count: u8| {
         world.put(3, count.into());
-        cursor.resync(|| world.counted());
+        cursor.resync(Duration::ZERO, || world.counted());
         // There is always something more to be told.
         for number in 0..count {
             world.put(100 + number, count.into());

@@ -1,3 +1,5 @@
+mod by_namespace;
+
 use super::*;
 use crate::cache::InNamespace;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -197,24 +199,24 @@ fn fields_others_and_sets_by_label_follow_the_same_order() {
 #[test]
 fn page_size_transform_and_form_are_of_the_declaration_the_kind_or_the_default() {
     let options = CacheOptions { page_size: 4, ..CacheOptions::default() };
-    assert_eq!(plan(&pod(), &CacheOptions::default()).page_size, 500);
-    assert_eq!(plan(&pod(), &options).page_size, 4);
+    assert_eq!(plan(&pod(), &CacheOptions::default()).page_size(None, true), 500);
+    assert_eq!(plan(&pod(), &options).page_size(None, true), 4);
     let of_kind = pod().page_size(2).transform(|_| {}).compact().managed_fields();
     let options = with_kind(of_kind.clone(), options);
     let inherited = plan(&pod(), &options);
     assert_eq!(
-        (inherited.page_size, inherited.representation, inherited.managed_fields),
+        (inherited.page_size(None, true), inherited.representation, inherited.managed_fields),
         (2, Representation::Compact, true)
     );
-    let transform = |plan: &Plan| plan.transform.clone().expect("a transform");
-    assert!(transform(&inherited).is_same(of_kind.said().transform.as_ref().expect("the kind's")));
+    let transform = |plan: &Plan| plan.settings.whole.transform.clone();
+    assert!(transform(&inherited).is_some() && transform(&inherited) == of_kind.said().settings.transform);
     let own = pod().page_size(0).transform(|_| {});
     let declared = plan(&own, &options);
-    assert_eq!(declared.page_size, 0);
-    assert!(transform(&declared).is_same(own.said().transform.as_ref().expect("its own")));
+    assert_eq!(declared.page_size(None, true), 0);
+    assert!(transform(&declared).is_some() && transform(&declared) == own.said().settings.transform);
     // A kind named at run time is the same kind.
     let dynamic = plan(&Select::dynamic(pod().said().gvk.clone()), &options);
-    assert_eq!(dynamic.page_size, 2);
+    assert_eq!(dynamic.page_size(None, true), 2);
     assert!(dynamic.resource.is_some(), "what the type knows need not be asked for");
 }
 
@@ -222,7 +224,7 @@ fn page_size_transform_and_form_are_of_the_declaration_the_kind_or_the_default()
 fn the_form_that_a_kind_is_kept_in_serves_who_declares_it_or_it_is_an_error() {
     let options = with_kind(pod(), CacheOptions::default());
     let serves =
-        |options: &CacheOptions, said: &Said| Plan::new(said, options).and_then(|plan| plan.check_serves(said));
+        |options: &CacheOptions, said: &Said| Plan::new(said, options).and_then(|plan| plan.check_serves(said, &plan));
     assert_eq!(plan(&Select::<Metadata<Pod>>::new(), &options).representation, Representation::Typed);
     assert!(serves(&options, Select::<Metadata<Pod>>::new().said()).is_ok());
     assert!(serves(&options, pod().compact().said()).is_ok());
@@ -237,13 +239,21 @@ fn the_form_that_a_kind_is_kept_in_serves_who_declares_it_or_it_is_an_error() {
 
 #[test]
 fn one_informer_has_one_transform() {
+    let options = CacheOptions::default();
+    let serves = |kept: &Select<Pod>, select: &Select<Pod>| {
+        plan(kept, &options).check_serves(select.said(), &plan(select, &options))
+    };
     let one = pod().transform(|_| {});
-    let kept = plan(&one, &CacheOptions::default());
-    assert!(kept.check_serves(one.clone().said()).is_ok(), "a clone is the same");
-    assert!(kept.check_serves(pod().said()).is_ok(), "who says none takes what there is");
-    assert!(matches!(kept.check_serves(pod().transform(|_| {}).said()), Err(CacheError::OtherTransform { .. })));
-    let plain = plan(&pod(), &CacheOptions::default());
-    assert!(matches!(plain.check_serves(one.said()), Err(CacheError::OtherTransform { .. })));
+    assert!(serves(&one, &one.clone()).is_ok(), "a clone is the same");
+    assert!(serves(&one, &pod()).is_ok(), "who says none takes what there is");
+    let other = |result| matches!(result, Err(CacheError::OtherTransform { .. }));
+    assert!(other(serves(&one, &pod().transform(|_| {}))) && other(serves(&pod(), &one)));
+    // As much where it is said of a namespace.
+    let here = pod().namespaces(these([in_a().transform(|_: &mut Pod| {}), "b".into()]));
+    let nowhere = pod().namespaces(these(["a", "b"]));
+    assert!(serves(&here, &here.clone()).is_ok() && serves(&here, &nowhere).is_ok());
+    assert!(other(serves(&nowhere, &here)) && other(serves(&here, &nowhere.clone().transform(|_| {}))));
+    assert!(other(serves(&here.clone().transform(|_| {}), &here)));
 }
 
 #[test]
@@ -328,6 +338,7 @@ proptest! {
             Some(these) => Namespaces::These(these.into_iter().map(|(name, labels, fields)| InNamespace {
                 name: NAMES[usize::from(name)].map(Into::into),
                 selectors: selectors(2 * layer, (labels, fields)),
+                settings: Settings::default(),
             }).collect()),
         });
         let select = |layer: usize| {

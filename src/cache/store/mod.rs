@@ -9,11 +9,12 @@
 //!   full are copied into larger ones under a reader's lock, which keeps no reader waiting.
 //!
 //! Objects are in chunks, and a snapshot is the list of the chunks: taking one costs two counts. An update while a snapshot lives copies the
-//! one chunk it changes, and the list, once per snapshot.
+//! one chunk it changes, and the list, once per snapshot. A list of many objects is shown at once: see [`replace`].
 
 mod entry;
 mod index;
 mod postings;
+mod replace;
 mod snapshot;
 mod state;
 
@@ -21,13 +22,14 @@ pub(crate) use self::{
     entry::Entry,
     index::{Function, IndexId, Indexer, Lookup, Table, Values},
     postings::Slot,
+    replace::About,
     snapshot::{Slots, Snapshot},
 };
 use self::{index::Said, state::State};
 use crate::{cache::stats::Trouble, object::ObjectKey};
 use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, RwLock};
-use std::{hash::BuildHasher, mem, sync::Arc};
+use std::{hash::BuildHasher, sync::Arc};
 
 /// What became of an object in [`Store::replace`].
 #[derive(Debug)]
@@ -46,6 +48,9 @@ pub(crate) struct Store<P> {
     hasher: DefaultHashBuilder,
     /// What indexes say nothing of, though it is there.
     pub(crate) index_errors: Trouble<String>,
+    /// How many objects lists were held against.
+    #[cfg(test)]
+    looked_at: std::sync::atomic::AtomicUsize,
 }
 
 impl<P> Default for Store<P> {
@@ -55,6 +60,8 @@ impl<P> Default for Store<P> {
             indexers: Mutex::default(),
             hasher: DefaultHashBuilder::default(),
             index_errors: Trouble::default(),
+            #[cfg(test)]
+            looked_at: std::sync::atomic::AtomicUsize::new(0),
         }
     }
 }
@@ -74,12 +81,12 @@ impl<P> Store<P> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.read().len()
+        self.state.read().shown.len
     }
 
     /// About how much memory the objects take.
     pub(crate) fn bytes(&self) -> u64 {
-        self.state.read().bytes
+        self.state.read().shown.bytes
     }
 
     /// Up to where the objects are.
@@ -99,16 +106,20 @@ impl<P> Store<P> {
         let mut found = namespace.into_iter().chain(lookups.iter().map(|lookup| lookup.find(&state.tables)));
         let first = found.next();
         let others: Vec<_> = found.collect();
-        if others.is_empty() {
+        let between = state.between;
+        if others.is_empty() && !(between && first.is_some()) {
             return state.snapshot(first);
         }
         // Here nobody waits.
         let all = state.snapshot(None);
         drop(state);
-        match first.map(|first| others.iter().fold(first, |both, other| both.and(other))) {
-            Some(some) => all.only(some.into()),
-            None => all,
+        let Some(first) = first else { return all };
+        let slots: Arc<Vec<Slot>> = others.iter().fold(first, |both, other| both.and(other)).into();
+        if between {
+            let shown = slots.iter().copied().filter(|slot| all.at(*slot).is_some()).collect();
+            return all.only(Arc::new(shown));
         }
+        all.only(slots)
     }
 }
 
@@ -120,20 +131,19 @@ impl<P: 'static> Store<P> {
         let indexers = self.indexers.lock();
         // The user's functions run here, where nobody waits but other writers.
         let mut said = self.said(&indexers, &entry.key, Some(&entry.object));
-        if !said.is_nothing() {
-            self.make_room(&said);
-        }
+        self.make_room(&said);
         let mut state = self.state.write();
         if let Some(slot) = state.find(hash, &entry.key) {
             state.revision = revision;
             said.update(slot, &mut state.tables);
-            let replaced = state.change(slot, hash, entry);
+            // The new key too: what keeps its key in itself keeps this one.
+            let replaced = state.shown.put(slot, Some(Entry { hash, ..entry }));
             drop(state);
-            return Some(replaced.object);
+            return replaced.map(|replaced| replaced.object);
         }
-        if state.is_full() {
+        if state.room() == 0 {
             drop(state);
-            self.grow();
+            self.make_room_for(1);
             state = self.state.write();
         }
         state.revision = revision;
@@ -150,6 +160,9 @@ impl<P: 'static> Store<P> {
 
     /// For what is said of an object that comes: tables that are full grow beside those that are read. For who holds off other writers.
     fn make_room(&self, said: &Said) {
+        if said.is_nothing() {
+            return;
+        }
         let grown = said.grown(&self.state.read().tables);
         if !grown.is_empty() {
             let mut state = self.state.write();
@@ -159,11 +172,15 @@ impl<P: 'static> Store<P> {
         }
     }
 
-    /// The same of the slots.
-    fn grow(&self) {
-        let grown = self.state.read().grown();
-        let old = self.state.write().grow(grown);
-        drop(old);
+    /// The same of the slots, for so many objects.
+    fn make_room_for(&self, more: usize) {
+        let state = self.state.read();
+        if state.room() < more {
+            let grown = state.grown(more);
+            drop(state);
+            let old = self.state.write().grow(grown);
+            drop(old);
+        }
     }
 
     /// Take an object out, at this revision.
@@ -183,64 +200,6 @@ impl<P: 'static> Store<P> {
     /// Nothing changed up to this revision.
     pub(crate) fn advance(&self, revision: u64) {
         self.state.write().revision = revision;
-    }
-
-    /// Make the objects exactly these, at once; gives what that changed. An object that `is_same` as the one there is is dropped, and the old one
-    /// stays: who holds it holds the current one. What is not among those that it is `about` stays too, and so do those to be `kept`, unless they are
-    /// among the new ones.
-    ///
-    /// The new state is built beside the old one, which is read meanwhile.
-    pub(crate) fn replace(
-        &self,
-        about: impl Fn(&ObjectKey) -> bool,
-        entries: Vec<Entry<P>>,
-        kept: &[ObjectKey],
-        revision: u64,
-        is_same: impl Fn(&P, &P) -> bool,
-    ) -> Vec<Change<P>> {
-        let indexers = self.indexers.lock();
-        let mut next: State<P> = State::with_capacity(entries.len());
-        next.revision = revision;
-        next.tables = indexers.iter().map(|it| it.as_ref().map(|it| it.table())).collect();
-        // Only a writer could change what is there, so that it stays as it is in this snapshot.
-        let now = self.snapshot();
-        let there = |hash: u32, key: &ObjectKey| now.at(self.state.read().find(hash, key)?);
-        let elsewhere = |entry: &&Entry<P>| !about(&entry.key);
-        let kept = kept.iter().filter_map(|key| there(self.hash(key), key));
-        for mut entry in now.iter().filter(elsewhere).chain(kept).cloned().chain(entries) {
-            let hash = self.hash(&entry.key);
-            if let Some(old) = there(hash, &entry.key)
-                && is_same(&old.object, &entry.object)
-            {
-                entry = old.clone();
-            }
-            // Pages that were not of one revision can name an object twice; the last one is the newest.
-            if let Some(slot) = next.find(hash, &entry.key) {
-                let mut said =
-                    Said::of(&indexers, Some(&next.entry(slot).object), Some(&entry.object), &self.index_errors);
-                said.update(slot, &mut next.tables);
-                next.change(slot, hash, entry);
-            } else {
-                let mut said = Said::of(&indexers, None, Some(&entry.object), &self.index_errors);
-                let slot = next.insert(hash, entry);
-                said.update(slot, &mut next.tables);
-            }
-        }
-        let mut changes = Vec::new();
-        for entry in next.entries() {
-            match there(entry.hash, &entry.key) {
-                Some(old) if Arc::ptr_eq(&old.object, &entry.object) => {}
-                Some(old) => changes.push(Change::Updated { old: old.object.clone(), new: entry.clone() }),
-                None => changes.push(Change::Created(entry.clone())),
-            }
-        }
-        let gone = now.iter().filter(|entry| next.find(entry.hash, &entry.key).is_none());
-        changes.extend(gone.cloned().map(Change::Deleted));
-        drop(now);
-        let old = mem::replace(&mut *self.state.write(), next);
-        drop(indexers);
-        drop(old);
-        changes
     }
 
     /// Gives the number of the index.

@@ -3,6 +3,7 @@
 use super::{
     entry::{CHUNK, Chunk, Entry, Spine},
     postings::{Postings, Slot},
+    state::at,
 };
 use std::{slice, sync::Arc};
 
@@ -55,6 +56,15 @@ impl<P> Snapshot<P> {
         })
     }
 
+    /// How many chunks are others than in that one.
+    #[cfg(test)]
+    pub(super) fn chunks_not_in(&self, other: &Self) -> usize {
+        let is_new = |(number, chunk): &(usize, &Chunk<P>)| {
+            other.spine.get(*number).is_none_or(|other| !Arc::ptr_eq(other, chunk))
+        };
+        self.spine.iter().enumerate().filter(is_new).count()
+    }
+
     /// What is in a slot.
     pub(super) fn at(&self, slot: Slot) -> Option<&Entry<P>> {
         at(&self.spine, slot)
@@ -92,11 +102,6 @@ impl<'a, P> Iterator for Slots<'a, P> {
             (self.spine, self.chunk) = (rest, first.iter());
         }
     }
-}
-
-fn at<P>(spine: &[Chunk<P>], slot: Slot) -> Option<&Entry<P>> {
-    let slot = slot as usize;
-    spine[slot / CHUNK][slot % CHUNK].as_ref()
 }
 
 #[cfg(test)]

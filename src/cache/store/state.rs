@@ -1,7 +1,10 @@
-//! What a store has at one moment: objects in slots, and where to find them.
+//! What a store has at one moment: what is shown, and where to find it.
+//!
+//! What is shown is what is in the chunks. Where to find it, which is the table of slots, the namespaces and the indexes, may name slots that show nothing yet, or nothing
+//! any more: so a list comes in object by object, is shown all at once, and what it does not have goes out object by object.
 
 use super::{
-    entry::{CHUNK, Entry, Spine, chunk},
+    entry::{CHUNK, Chunk, Entry, Spine, chunk},
     index::Table,
     postings::{Postings, Slot},
     snapshot::Snapshot,
@@ -11,7 +14,7 @@ use hashbrown::{HashMap, HashTable, hash_map::EntryRef};
 use std::{mem, sync::Arc};
 
 pub(super) struct State<P> {
-    spine: Spine<P>,
+    pub(super) shown: Shown<P>,
     slots: HashTable<Slot>,
     free: Vec<Slot>,
     /// How many slots were ever in use: all from there on are free as well.
@@ -19,92 +22,62 @@ pub(super) struct State<P> {
     pub(super) namespaces: HashMap<String, Postings>,
     /// By the numbers of their indexes; a gap where one was removed.
     pub(super) tables: Vec<Option<Box<dyn Table>>>,
-    /// Of all objects.
-    pub(super) bytes: u64,
+    /// Whether slots may be found that show nothing.
+    pub(super) between: bool,
     pub(super) revision: u64,
 }
 
 impl<P> Default for State<P> {
     fn default() -> Self {
         Self {
-            spine: Spine::default(),
+            shown: Shown::default(),
             slots: HashTable::new(),
             free: Vec::new(),
             used: 0,
             namespaces: HashMap::new(),
             tables: Vec::new(),
-            bytes: 0,
+            between: false,
             revision: 0,
         }
     }
 }
 
-/// A key's hash as the table wants it: it looks at both ends.
-fn spread(hash: u32) -> u64 {
+/// A key's hash as a table wants it: it looks at both ends.
+pub(super) fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
 
 impl<P> State<P> {
-    /// With room for so many objects.
-    pub(super) fn with_capacity(objects: usize) -> Self {
-        Self { slots: HashTable::with_capacity(objects), ..Self::default() }
+    /// Nothing, and nothing in these tables.
+    pub(super) fn empty(tables: Vec<Option<Box<dyn Table>>>, revision: u64) -> Self {
+        Self { tables, revision, ..Self::default() }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Whether one more object would make the table of slots grow.
-    pub(super) fn is_full(&self) -> bool {
-        self.slots.len() == self.slots.capacity()
+    /// How many objects can be added before the table of slots would grow.
+    pub(super) fn room(&self) -> usize {
+        self.slots.capacity() - self.slots.len()
     }
 
     /// All objects, or those in these slots.
     pub(super) fn snapshot(&self, some: Option<Postings>) -> Snapshot<P> {
-        Snapshot::new(self.spine.clone(), self.len(), some)
+        Snapshot::new(self.shown.spine.clone(), self.shown.len, some)
     }
 
     pub(super) fn find(&self, hash: u32, key: &ObjectKey) -> Option<Slot> {
-        self.slots.find(spread(hash), |slot| self.entry(*slot).is(hash, key)).copied()
+        let is = |slot: &Slot| self.shown.at(*slot).is_some_and(|entry| entry.is(hash, key));
+        self.slots.find(spread(hash), is).copied()
     }
 
     pub(super) fn get(&self, hash: u32, key: &ObjectKey) -> Option<&Entry<P>> {
-        self.find(hash, key).map(|slot| self.entry(slot))
+        self.find(hash, key).and_then(|slot| self.shown.at(slot))
     }
 
-    /// Of a slot that is not free.
-    pub(super) fn entry(&self, slot: Slot) -> &Entry<P> {
-        entry(&self.spine, slot)
-    }
-
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry<P>> {
-        self.spine.iter().flat_map(|chunk| chunk.iter().flatten())
-    }
-
-    /// To be changed: copied first if a snapshot has it.
-    fn place(&mut self, slot: Slot) -> &mut Option<Entry<P>> {
-        let slot = slot as usize;
-        let chunk = &mut Arc::make_mut(&mut self.spine)[slot / CHUNK];
-        &mut Arc::make_mut(chunk)[slot % CHUNK]
-    }
-
-    /// Another object of the same key in a slot that is not free; gives what was there.
-    pub(super) fn change(&mut self, slot: Slot, hash: u32, entry: Entry<P>) -> Entry<P> {
-        let bytes = entry.bytes;
-        let place = self.place(slot).as_mut().expect("a slot in the table holds an object");
-        // The new key too: what keeps its key in itself keeps this one.
-        let old = mem::replace(place, Entry { hash, ..entry });
-        self.bytes = self.bytes + u64::from(bytes) - u64::from(old.bytes);
-        old
-    }
-
-    /// The slots in a larger table.
-    pub(super) fn grown(&self) -> HashTable<Slot> {
-        let hash = |slot: &Slot| spread(self.entry(*slot).hash);
-        let mut grown = HashTable::with_capacity(2 * self.slots.len() + 1);
+    /// The slots in a table with room for so many more. For when all that are found show something.
+    pub(super) fn grown(&self, more: usize) -> HashTable<Slot> {
+        let mut grown = HashTable::with_capacity(2 * self.slots.len() + more);
         // Not in the table's order: entries lie in that of their slots.
         for (slot, entry) in self.snapshot(None).slots() {
-            grown.insert_unique(spread(entry.hash), slot, hash);
+            grown.insert_unique(spread(entry.hash), slot, |slot| self.shown.rehashed(*slot));
         }
         grown
     }
@@ -114,43 +87,95 @@ impl<P> State<P> {
         mem::replace(&mut self.slots, grown)
     }
 
-    /// Of a key that is not there.
+    /// Of a key that is not there, if there is room.
     pub(super) fn insert(&mut self, hash: u32, entry: Entry<P>) -> Slot {
-        self.bytes += u64::from(entry.bytes);
+        let slot = self.file(hash, &entry.key);
+        self.shown.put(slot, Some(Entry { hash, ..entry }));
+        slot
+    }
+
+    pub(super) fn take(&mut self, hash: u32, slot: Slot) -> Option<Entry<P>> {
+        let entry = self.shown.put(slot, None)?;
+        self.unfile(slot, hash, &entry.key);
+        Some(entry)
+    }
+
+    /// A slot for an object of this key, to be found from now on, though it shows nothing yet. If there is room.
+    pub(super) fn file(&mut self, hash: u32, key: &ObjectKey) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| {
             let slot = self.used;
             self.used = slot.checked_add(1).expect("fewer than four thousand million objects");
             slot
         });
-        self.namespaces.entry_ref(entry.key.namespace().unwrap_or_default()).or_default().insert(slot);
-        if slot as usize / CHUNK == self.spine.len() {
-            Arc::make_mut(&mut self.spine).push(chunk());
-        }
-        *self.place(slot) = Some(Entry { hash, ..entry });
-        let spine = &self.spine;
-        self.slots.insert_unique(spread(hash), slot, |slot| spread(self::entry(spine, *slot).hash));
+        self.namespaces.entry_ref(key.namespace().unwrap_or_default()).or_default().insert(slot);
+        let shown = &self.shown;
+        self.slots.insert_unique(spread(hash), slot, |slot| shown.rehashed(*slot));
         slot
     }
 
-    pub(super) fn take(&mut self, hash: u32, slot: Slot) -> Option<Entry<P>> {
+    /// It shows nothing any more, and is found no longer.
+    pub(super) fn unfile(&mut self, slot: Slot, hash: u32, key: &ObjectKey) {
         if let Ok(found) = self.slots.find_entry(spread(hash), |other| *other == slot) {
             found.remove();
         }
-        let entry = self.place(slot).take();
-        self.bytes -= entry.as_ref().map_or(0, |entry| u64::from(entry.bytes));
         self.free.push(slot);
-        let namespace = entry.as_ref().and_then(|entry| entry.key.namespace()).unwrap_or_default();
-        if let EntryRef::Occupied(mut postings) = self.namespaces.entry_ref(namespace) {
+        if let EntryRef::Occupied(mut postings) = self.namespaces.entry_ref(key.namespace().unwrap_or_default()) {
             postings.get_mut().remove(slot);
             if postings.get().is_empty() {
                 postings.remove();
             }
         }
-        entry
     }
 }
 
-fn entry<P>(spine: &Spine<P>, slot: Slot) -> &Entry<P> {
+/// The objects, each in its slot. A clone shares them.
+pub(super) struct Shown<P> {
+    spine: Spine<P>,
+    pub(super) len: usize,
+    /// Of all objects.
+    pub(super) bytes: u64,
+}
+
+impl<P> Shown<P> {
+    /// What is in a slot.
+    pub(super) fn at(&self, slot: Slot) -> Option<&Entry<P>> {
+        at(&self.spine, slot)
+    }
+
+    fn rehashed(&self, slot: Slot) -> u64 {
+        spread(self.at(slot).expect("a table grows before slots are found that show nothing").hash)
+    }
+
+    /// Another object in a slot, or none; gives what was there. What a clone or a snapshot has is copied first.
+    pub(super) fn put(&mut self, slot: Slot, entry: Option<Entry<P>>) -> Option<Entry<P>> {
+        let (number, place) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let spine = Arc::make_mut(&mut self.spine);
+        while spine.len() <= number {
+            spine.push(chunk());
+        }
+        let bytes = |entry: &Option<Entry<P>>| entry.as_ref().map_or(0, |entry| u64::from(entry.bytes));
+        let (comes, more) = (usize::from(entry.is_some()), bytes(&entry));
+        let old = mem::replace(&mut Arc::make_mut(&mut spine[number])[place], entry);
+        self.len = self.len + comes - usize::from(old.is_some());
+        self.bytes = self.bytes + more - bytes(&old);
+        old
+    }
+}
+
+/// What is in a slot of these, which need not be there yet.
+pub(super) fn at<P>(spine: &[Chunk<P>], slot: Slot) -> Option<&Entry<P>> {
     let slot = slot as usize;
-    spine[slot / CHUNK][slot % CHUNK].as_ref().expect("a slot in the table holds an object")
+    spine.get(slot / CHUNK)?[slot % CHUNK].as_ref()
+}
+
+impl<P> Clone for Shown<P> {
+    fn clone(&self) -> Self {
+        Self { spine: self.spine.clone(), ..*self }
+    }
+}
+
+impl<P> Default for Shown<P> {
+    fn default() -> Self {
+        Self { spine: Spine::default(), len: 0, bytes: 0 }
+    }
 }

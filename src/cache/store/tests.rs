@@ -1,3 +1,6 @@
+mod at_once;
+mod work;
+
 use super::*;
 use proptest::prelude::*;
 use std::{
@@ -149,7 +152,7 @@ fn a_function_that_panics_says_nothing_and_harms_nobody() {
     assert_eq!((store.len(), store.select(None, &[index.of(&1)]).iter().count()), (2, 1));
     assert_eq!(store.index_errors.read(), (1, Some("the index's own function panicked".into())), "but it is said");
     store.remove(&key(1), 3);
-    store.replace(|_| true, vec![entry(1, (1, 9))], &[], 4, |a, b| a == b);
+    store.replace(About::Those(&|_| true), vec![entry(1, (1, 9))], &[], 4, |a, b| a == b);
     assert_eq!(store.index_errors.read().0, 2, "once each time it comes");
 }
 
@@ -176,7 +179,7 @@ fn a_replacement_says_what_changed_and_keeps_what_did_not() {
     let kept = store.get(&key(1)).expect("it is there");
     let list = vec![entry(1, (1, 0)), entry(2, (2, 0)), entry(4, (1, 0))];
     let mut changes: Vec<_> = store
-        .replace(|_| true, list, &[], 9, |a, b| a == b)
+        .replace(About::Those(&|_| true), list, &[], 9, |a, b| a == b)
         .into_iter()
         .map(|change| match change {
             Change::Created(entry) => format!("created {}", entry.key),
@@ -196,7 +199,7 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
     (0..6).for_each(|number| drop(store.put(entry(number, (1, number)), 1)));
     let kept = store.get(&key(1)).expect("it is there");
-    let changes = store.replace(|key| key.namespace() == Some("a"), vec![entry(0, (2, 0))], &[], 2, |a, b| a == b);
+    let changes = store.replace(About::Namespace("a"), vec![entry(0, (2, 0))], &[], 2, |a, b| a == b);
     assert_eq!(changes.len(), 2, "one is another, one is gone: {changes:?}");
     let names: Vec<_> = shown(&store.snapshot()).into_keys().map(|key| key.to_string()).collect();
     assert_eq!(names, ["o2", "o5", "a/o0", "b/o1", "b/o4"]);
@@ -212,7 +215,8 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
 fn of_an_object_that_a_list_names_twice_the_last_counts() {
     let store = Store::default();
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
-    let changes = store.replace(|_| true, vec![entry(1, (1, 1)), entry(1, (2, 2))], &[], 1, |a, b| a == b);
+    let changes =
+        store.replace(About::Those(&|_| true), vec![entry(1, (1, 1)), entry(1, (2, 2))], &[], 1, |a, b| a == b);
     assert_eq!((changes.len(), store.len(), store.get(&key(1)).as_deref()), (1, 1, Some(&(2, 2))));
     assert_eq!([1, 2].map(|value| store.select(None, &[index.of(&value)]).iter().count()), [0, 1]);
 }
@@ -250,8 +254,14 @@ fn readers_and_bookmarks_do_not_wait_for_an_index_function() {
     let index = adding.join().expect("it is added");
     let replacing = store.clone();
     let list = vec![entry(1, (2, 2))];
-    let replacing = thread::spawn(move || replacing.replace(|_| true, list, &[], 4, |a, b| a == b).len());
+    let replacing =
+        thread::spawn(move || replacing.replace(About::Those(&|_| true), list, &[], 4, |a, b| a == b).len());
     check(3);
+    // Of the old one, too, once the new one is shown.
+    begins.recv().expect("it is asked");
+    let read = store.clone();
+    assert_eq!(soon(move || (read.get(&key(1)).as_deref().copied(), read.revision())), (Some((2, 2)), 4));
+    end.send(()).expect("it waits");
     assert_eq!((replacing.join().expect("it is replaced"), store.revision()), (1, 4));
     assert_eq!(store.select(None, &[index.of(&2)]).iter().count(), 1);
 }
@@ -298,10 +308,10 @@ fn what_an_index_said_is_freed_when_the_lock_is_free() {
     store.put(entry(2, (2, 1)), 3);
     store.put(entry(2, (3, 2)), 4);
     store.remove(&key(1), 5);
-    store.replace(|_| true, vec![entry(2, (4, 3))], &[], 6, |a, b| a == b);
+    store.replace(About::Those(&|_| true), vec![entry(2, (4, 3))], &[], 6, |a, b| a == b);
     store.remove(&key(2), 7);
     store.remove_index(index.number);
-    assert_eq!(*times.lock(), [0, 3 * 9], "all that nine answers had");
+    assert_eq!(*times.lock(), [0, 3 * 10], "all that ten answers had");
 }
 
 /// A value that counts how often it is hashed while no reader may read.
@@ -378,7 +388,8 @@ proptest! {
                     let elsewhere = |key: &ObjectKey| namespace.is_some() && key.namespace() != namespace;
                     list.retain(|(number, _)| !elsewhere(&key(*number)));
                     let entries = list.iter().map(|(number, thing)| entry(*number, *thing)).collect();
-                    let changes = store.replace(|key| !elsewhere(key), entries, &[], revision, |a, b| a == b);
+                    let about = namespace.map_or(About::Those(&|_| true), About::Namespace);
+                    let changes = store.replace(about, entries, &[], revision, |a, b| a == b);
                     let kept = model.iter().filter(|(key, _)| elsewhere(key)).map(|(key, thing)| (key.clone(), *thing));
                     let next: BTreeMap<_, _> =
                         kept.chain(list.into_iter().map(|(number, thing)| (key(number), thing))).collect();

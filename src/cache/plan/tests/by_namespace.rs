@@ -1,0 +1,57 @@
+//! How objects of one namespace are kept, where another is kept otherwise.
+
+use super::*;
+use std::time::Duration;
+
+#[test]
+fn transform_resync_and_page_size_are_those_of_the_namespace_before_those_of_all() {
+    let seconds = Duration::from_secs;
+    let options = CacheOptions {
+        page_size: 4,
+        resync: Some(seconds(4)),
+        ..defaults(
+            these([in_a().page_size(3).resync(seconds(3)), "b".into(), InNamespace::others().page_size(33)]),
+            None,
+        )
+    };
+    let told = |plan: &Plan, namespace| {
+        (plan.page_size(namespace, true), plan.periods().of(namespace.or(Some("else"))).as_secs())
+    };
+    let all = |select: &Select<Pod>, options: &CacheOptions| {
+        let plan = plan(select, options);
+        [Some("a"), Some("b"), None].map(|namespace| told(&plan, namespace))
+    };
+    assert_eq!(all(&pod(), &options), [(3, 3), (4, 4), (33, 4)], "defaults in a namespace before defaults");
+    let of_kind = with_kind(pod().page_size(2), options.clone());
+    assert_eq!(
+        all(&pod(), &of_kind),
+        [(2, 3), (2, 4), (2, 4)],
+        "each by itself, the kind before defaults in a namespace"
+    );
+    let in_kind = these([in_a().page_size(1), "b".into()]);
+    let of_kind = with_kind(pod().page_size(2).namespaces(in_kind), options.clone());
+    assert_eq!(all(&pod(), &of_kind)[..2], [(1, 3), (2, 4)], "the kind in a namespace before the kind");
+    assert_eq!(all(&pod().page_size(0).resync(seconds(0)), &of_kind)[..2], [(0, 0), (0, 0)], "declared before all");
+    let declared = pod().page_size(0).namespaces(these([in_a().page_size(9), "c".into()]));
+    assert_eq!(all(&declared, &of_kind)[..2], [(9, 3), (0, 4)], "in a namespace before that");
+    let everywhere = plan(&pod().namespaces(Namespaces::All), &options);
+    assert_eq!(told(&everywhere, Some("a")), (4, 4), "a namespace that is not named is as all");
+    let labelled = plan(&pod().namespaces(Namespaces::Labelled("t".into())), &options);
+    assert_eq!([Some("a"), Some("b"), None].map(|name| told(&labelled, name)), [(3, 3), (4, 4), (4, 4)]);
+    // A kind without namespaces is kept as all are.
+    let nodes = plan(&Select::<Node>::new(), &options);
+    assert_eq!((nodes.page_size(None, false), nodes.periods().of(None).as_secs()), (4, 4));
+}
+
+#[test]
+fn a_transform_of_a_namespace_is_for_the_type_that_is_selected() {
+    let wrong = || these([in_a().transform(|_: &mut Node| {})]);
+    let refused = Plan::new(pod().namespaces(wrong()).said(), &CacheOptions::default());
+    assert!(matches!(&refused, Err(CacheError::TransformType { kind, .. }) if kind == "Pod"), "{refused:?}");
+    let refused = Plan::new(pod().compact().namespaces(wrong()).said(), &CacheOptions::default());
+    assert!(matches!(refused, Err(CacheError::TransformType { .. })), "nor would it fit what is packed");
+    let of_kind = with_kind(pod().namespaces(wrong()), CacheOptions::default());
+    assert!(matches!(Plan::check(&of_kind), Err(CacheError::TransformType { .. })));
+    let of_all = defaults(these([in_a().transform(|_: &mut Pod| {})]), None);
+    assert!(matches!(Plan::check(&of_all), Err(CacheError::TransformOfAll)), "a type is no kind's");
+}

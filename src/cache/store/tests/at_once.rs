@@ -1,0 +1,65 @@
+//! What readers see while a list comes in: looked at from the index function, which runs all the while.
+
+use super::*;
+
+/// All that a reader can see: by itself, in its namespace, and by each value of the index; with the numbers that go with it.
+type Seen = (Vec<Option<Thing>>, [Vec<Thing>; 4], usize, u64);
+
+fn seen(store: &Store<Thing>, index: IndexId<u8>) -> Seen {
+    let things = |snapshot: Snapshot<Thing>| {
+        assert_eq!(snapshot.len(), snapshot.iter().count());
+        let mut things: Vec<_> = snapshot.iter().map(|entry| *entry.object).collect();
+        things.sort_unstable();
+        things
+    };
+    let get = |number| store.get(&key(number)).map(|thing| *thing);
+    let by_value = |value: u8| things(store.select(None, &[index.of(&value)]));
+    let in_a = things(store.select(Some("a"), &[]));
+    let both = things(store.select(Some("a"), &[index.of(&2)]));
+    ((0..9).map(get).collect(), [in_a, by_value(1), by_value(2), both], store.len(), store.revision())
+}
+
+#[test]
+fn while_a_list_comes_in_readers_see_all_of_the_old_or_all_of_the_new() {
+    let store = Arc::new(Store::default());
+    let (of, looks) = (Arc::downgrade(&store), Arc::<Mutex<Vec<Seen>>>::default());
+    let looked = looks.clone();
+    let index = IndexId::new(0);
+    let added = store.add_index(move |thing: &Arc<Thing>| {
+        looked.lock().extend(of.upgrade().map(|store| seen(&store, index)));
+        vec![thing.1]
+    });
+    assert_eq!(added.number, index.number);
+    // Of a: three that stay as they are, change, and go; and others.
+    for number in [0, 3, 6, 1, 2] {
+        store.put(entry(number, (u32::from(number), 1)), 1);
+    }
+    for about in [About::Namespace("a"), About::Those(&|key| key.namespace() == Some("a"))] {
+        let before = seen(&store, index);
+        looks.lock().clear();
+        let revision = before.3 + 1;
+        let list = [entry(0, (0, 1)), entry(3, (30 + u32::try_from(revision).expect("few"), 2)), entry(9, (9, 2))];
+        store.replace(about, list.into(), &[], revision, |a, b| a == b);
+        let after = seen(&store, index);
+        assert_ne!(before, after);
+        let times = |what: &Seen| looks.lock().iter().filter(|seen| *seen == what).count();
+        let all = looks.lock().len();
+        assert_eq!(times(&before) + times(&after), all, "{:?}", looks.lock());
+        assert!(times(&before) >= 1 && times(&after) >= 1, "it was looked at on both sides");
+    }
+    store.replace(About::Namespace("a"), Vec::new(), &[], 9, |a, b| a == b);
+    assert_eq!((store.len(), seen(&store, index).1[0].len()), (2, 0));
+}
+
+#[test]
+fn places_that_a_list_has_left_are_used_again() {
+    let store = Store::default();
+    store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
+    store.put(entry(1, (1, 1)), 1);
+    for version in 2..2000 {
+        let list = (0..200).map(|number| entry(number, (version, 1))).collect();
+        store.replace(About::Those(&|_| true), list, &[], 1, |a, b| a == b);
+    }
+    let places = store.snapshot().slots().map(|(slot, _)| slot).max().expect("some");
+    assert!(places < 2 * 200, "of {places} places 200 are needed, and as many while they change");
+}
