@@ -139,9 +139,13 @@ pub(super) fn default_delay(attempt: u32) -> Duration {
 }
 
 fn exponential(base: Duration, max: Duration, attempt: u32) -> Duration {
-    let factor = 1u128.checked_shl(attempt).unwrap_or(u128::MAX);
-    let delay = base.as_nanos().saturating_mul(factor).min(max.as_nanos());
-    u64::try_from(delay).map_or(max, Duration::from_nanos)
+    let doubled = |nanos: u64| nanos.checked_mul(1u64.checked_shl(attempt)?);
+    match u64::try_from(base.as_nanos()).ok().and_then(doubled) {
+        Some(delay) => Duration::from_nanos(delay).min(max),
+        None if base.is_zero() => base,
+        // Half a thousand years and more.
+        None => max,
+    }
 }
 
 impl<K: Key> Default for Limiter<K> {

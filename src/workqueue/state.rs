@@ -259,7 +259,7 @@ impl<K: Key> State<K> {
 
     /// The same for a key that is about to wait for a time. Whether others are ready by now makes no difference to that, so that they may be made so
     /// [a little later](SLACK), many in one go; unless it is in line with them, or due itself.
-    #[inline]
+    #[inline(never)]
     fn now_before(&mut self, at: u32, time: &impl Time) -> u64 {
         let Some(first) = self.wheel.next_due() else { return time.stamp() };
         let now = time.now();
