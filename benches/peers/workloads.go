@@ -12,8 +12,8 @@ import (
 func throughputWorkloads() []workload {
 	return []workload{
 		{names: []string{"steady"}, unit: "ns", run: steady},
-		fillDrain("filldrain-1k", 1_000, 200, 1000, 0),
-		fillDrain("filldrain-100k", 100_000, 2, 10, 0),
+		fillDrain("filldrain-1k", 1_000, 200, 1000, 100),
+		fillDrain("filldrain-100k", 100_000, 2, 10, 10_000),
 		fillDrain("filldrain-1m", 1_000_000, 1, 1, 100_000),
 		manyToMany(1, 1),
 		manyToMany(8, 8),

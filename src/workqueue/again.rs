@@ -33,14 +33,6 @@ impl Watchers {
         }
     }
 
-    /// It is over: nobody is told any more.
-    #[inline]
-    pub(super) fn end(&mut self, run: u32) {
-        if !self.asleep.is_empty() {
-            self.asleep.remove(&run);
-        }
-    }
-
     #[inline]
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         if !self.woken.is_empty() {

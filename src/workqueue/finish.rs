@@ -65,7 +65,7 @@ impl<K: Key> State<K> {
     ) {
         let Ended { slot: at, run, end, priority, error } = ended;
         let (started, mut reasons) = self.runs.end(run);
-        self.watchers.end(run);
+        self.watchers.wake(run); // Wakers go without the lock; that they are told once more does no harm.
         if let Some(ended_at) = ended_at {
             self.counters.worked.observe(ended_at.saturating_sub(started));
         }

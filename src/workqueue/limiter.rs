@@ -64,7 +64,10 @@ impl<K: Key> Limiter<K> {
     pub fn bucket(interval: Duration, burst: u32) -> Self {
         // The generic cell rate algorithm: the bucket would be full again `debt` after `since`, were nothing more taken.
         let state: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
-        let tolerance = interval.saturating_mul(burst.max(1) - 1);
+        let burst = burst.max(1);
+        // So that what is owed can be more than what is let pass.
+        let interval = interval.min(Duration::MAX / burst);
+        let tolerance = interval.saturating_mul(burst - 1);
         Self::new(move |_, _, now| {
             let mut state = state.lock();
             let (since, debt) = state.unwrap_or((now, Duration::ZERO));

@@ -72,7 +72,7 @@ impl fmt::Debug for Probe {
 ///
 /// | metric | |
 /// |---|---|
-/// | `steersman_workqueue_oldest_seconds` | the age of the longest waiting key, per band |
+/// | `steersman_workqueue_oldest_seconds` | how long the key that is next in its line has been ready, per band, the longest of all lines |
 /// | `steersman_workqueue_retry_delay_seconds` | how long keys were to wait that were added with a delay |
 /// | `steersman_workqueue_delayed`, `steersman_workqueue_parked` | keys that wait for a time, or to be unparked |
 /// | `steersman_workqueue_rejected_total` | adds after shutdown |
@@ -152,9 +152,13 @@ fn write(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
         page.gauges(named, samples)
     };
     per_band(("workqueue_depth", "Keys ready to run"), |band| band.depth as f64)?;
-    per_band(("steersman_workqueue_oldest_seconds", "How long the longest waiting ready key has waited"), |band| {
-        band.oldest.as_secs_f64()
-    })?;
+    per_band(
+        (
+            "steersman_workqueue_oldest_seconds",
+            "How long the key that is next in its line has been ready, the longest of all lines",
+        ),
+        |band| band.oldest.as_secs_f64(),
+    )?;
     let mut counter = |named: Named, value: fn(&Stats) -> u64| {
         page.counters(named, rows.iter().map(|(name, stats)| (of(name), value(stats))))
     };

@@ -147,7 +147,7 @@ impl<K: Key> State<K> {
                 // Nobody asks what time it is for one that stays.
                 let now = if stays { due } else { self.now_before(at, time) };
                 self.counters.retries += 1;
-                if !stays {
+                if matches!(self.slots[at].pending, Pending::Nothing | Pending::Time) {
                     self.counters.delays.observe(due.saturating_sub(now));
                 }
                 if backoff {

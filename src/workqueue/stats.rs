@@ -25,7 +25,7 @@ pub struct Stats {
     pub rejected: u64,
     /// Panics of the limiter, each answered with the default delay.
     pub limiter_panics: u64,
-    /// How long keys were to wait that were added with a delay; not those that were ready already.
+    /// How long keys were to wait that were added with a delay; not those that were ready already, or parked.
     pub delays: Histogram,
     /// From becoming ready to a worker.
     pub waited: Histogram,

@@ -10,7 +10,7 @@
 //! more, as long as another sleeps; and whoever finds it late takes its post away, so that it does so once. Two that stop being polled
 //! between two keys that come due can still hold up the rest: a timer for each getter would cost more than that is worth.
 //!
-//! A getter that was woken is counted on until it is polled or dropped: for one key that is ready one is woken, and not all.
+//! A getter that was woken for a key is counted on until it is polled or dropped: for one key that is ready one is woken, and not all.
 //!
 //! It would be cheaper to wake one getter, and let it wake the next when it takes a key. But then one that was woken
 //! and is not polled, because its task computes or waits for something else first, keeps all others asleep; and so does tokio,
@@ -21,7 +21,7 @@ use super::{
     panics::discard,
 };
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    panic::{AssertUnwindSafe, catch_unwind},
     task::Waker,
 };
 
@@ -44,8 +44,16 @@ enum Sleeper {
     Idle,
     /// It keeps the time, at this post.
     Keeper(usize),
-    /// Not any more: it was woken and has not been polled since.
-    Woken,
+    /// Not any more: it was woken, for a key or for this, and has not been polled since.
+    Woken(For),
+}
+
+/// What a getter is woken for.
+#[derive(Clone, Copy, PartialEq)]
+enum For {
+    Key,
+    /// To keep the time. It takes a key that it finds, but nobody counts on that: no key is late for want of one who keeps the time.
+    Time,
 }
 
 struct Waiter {
@@ -71,6 +79,8 @@ pub(super) struct Waiters {
     asleep: usize,
     /// Those woken and not polled yet.
     woken: usize,
+    /// Those of them that were woken for a key.
+    coming: usize,
 }
 
 /// When the keeper at this post has to wake if the first key is due at `first_due`.
@@ -86,7 +96,15 @@ impl Nodes for Vec<Waiter> {
 
 impl Waiters {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), idle: List::EMPTY, keepers: [None; 2], asleep: 0, woken: 0 }
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            idle: List::EMPTY,
+            keepers: [None; 2],
+            asleep: 0,
+            woken: 0,
+            coming: 0,
+        }
     }
 
     /// Fall asleep, while the first key that waits for a time is due at `first_due`.
@@ -125,7 +143,10 @@ impl Waiters {
                 self.keepers[post] = None;
                 self.asleep -= 1;
             }
-            Sleeper::Woken => self.woken -= 1,
+            Sleeper::Woken(what) => {
+                self.woken -= 1;
+                self.coming -= usize::from(what == For::Key);
+            }
         }
         wakes.dropped = self.nodes[at as usize].waker.take();
         self.free.push(at);
@@ -141,8 +162,8 @@ impl Waiters {
 
     #[inline(never)]
     fn wake_needed(&mut self, ready: usize, timed: bool, wakes: &mut Wakes) {
-        while ready > self.woken {
-            let Some(waker) = self.wake_one() else { return };
+        while ready > self.coming {
+            let Some(waker) = self.wake_one(For::Key) else { return };
             wakes.push(waker);
         }
         if timed {
@@ -153,10 +174,10 @@ impl Waiters {
     fn fill_posts(&mut self, wakes: &mut Wakes) {
         let vacant = self.keepers.iter().filter(|keeper| keeper.is_none()).count();
         while vacant > self.woken && !self.idle.is_empty() {
-            wakes.extend(self.wake_one());
+            wakes.extend(self.wake_one(For::Time));
         }
         if self.keepers[0].is_none() && self.woken == 0 {
-            wakes.extend(self.wake_one()); // The second, to become the first.
+            wakes.extend(self.wake_one(For::Time)); // The second, to become the first.
         }
     }
 
@@ -183,20 +204,21 @@ impl Waiters {
     }
 
     pub(super) fn wake_all(&mut self, wakes: &mut Wakes) {
-        while let Some(waker) = self.wake_one() {
+        while let Some(waker) = self.wake_one(For::Key) {
             wakes.push(waker);
         }
     }
 
     /// Those who keep the time last, and the first of them at the very end: so that keys that are added do not keep moving its
     /// alarm from getter to getter.
-    fn wake_one(&mut self) -> Option<Waker> {
+    fn wake_one(&mut self, what: For) -> Option<Waker> {
         let idle = self.idle.pop_back(&mut self.nodes);
         let at = idle.or_else(|| self.keepers.iter_mut().rev().find_map(Option::take).map(|keeper| keeper.at))?;
         let waiter = &mut self.nodes[at as usize];
-        waiter.asleep = Sleeper::Woken;
+        waiter.asleep = Sleeper::Woken(what);
         self.asleep -= 1;
         self.woken += 1;
+        self.coming += usize::from(what == For::Key);
         waiter.waker.take()
     }
 }
@@ -228,21 +250,16 @@ impl Wakes {
         self.first.is_none() && self.dropped.is_none()
     }
 
-    /// A waker that panics keeps nobody else asleep; its panic goes on when all are called, and of several the first.
+    /// A waker that panics keeps nobody else asleep, and nobody who called the queue from what they got: whoever made it is told by the panic's hook.
     #[inline(never)]
     pub(super) fn call(self) {
         let Self { first, rest, dropped } = self;
-        let mut panicked = None;
+        let harmless = |does: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(does)).unwrap_or_else(discard);
         for waker in first.into_iter().chain(rest) {
-            match (catch_unwind(AssertUnwindSafe(|| waker.wake())), &panicked) {
-                (Ok(()), _) => {}
-                (Err(panic), None) => panicked = Some(panic),
-                (Err(panic), Some(_)) => discard(panic),
-            }
+            let mut waker = Some(waker);
+            harmless(&mut || waker.take().into_iter().for_each(Waker::wake));
         }
-        drop(dropped);
-        if let Some(panic) = panicked {
-            resume_unwind(panic);
-        }
+        let mut dropped = dropped;
+        harmless(&mut || drop(dropped.take()));
     }
 }

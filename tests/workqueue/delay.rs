@@ -1,6 +1,6 @@
 //! Keys that wait for a time.
 
-use crate::support::{NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, soon, strict, take};
+use crate::support::{ByHand, NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, soon, strict, take};
 use std::time::Duration;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 use tokio::time::{Instant, advance, timeout};
@@ -293,4 +293,17 @@ async fn a_key_that_is_due_is_not_put_off_though_nobody_has_noticed_yet() {
     advance(ms(10)).await;
     queue.add_with("a", Add { after: Some(secs(1)), replace_timer: true, ..Add::default() });
     run(&queue, &"a");
+}
+
+/// Nobody else looks at the clock: the getter's timer ticks at a millisecond.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_while_others_are_added_is_noticed_soon() {
+    let queue = WorkQueue::default();
+    queue.add_after("due", Duration::from_micros(10_500));
+    let mut getter = ByHand::waiting(queue.get());
+    advance(Duration::from_micros(10_600)).await;
+    assert!(!getter.was_woken());
+    queue.add_after("other", secs(1));
+    assert!(getter.was_woken());
+    assert_eq!(*getter.ready().expect("open"), "due");
 }

@@ -86,6 +86,20 @@ async fn a_getter_that_was_woken_in_vain_and_is_not_polled_does_not_keep_the_oth
     assert!(key == "a" && (50..=50 + LATE).contains(&waited), "{key} after {waited} ms");
 }
 
+/// It would find the key if it were polled, but nobody counts on that.
+#[tokio::test(start_paused = true)]
+async fn a_getter_that_was_woken_to_keep_the_time_and_is_not_polled_does_not_keep_a_ready_key_from_another() {
+    for stuck in 0..2 {
+        let queue = WorkQueue::default();
+        let mut getters = asleep(&queue, 2);
+        queue.add_after("z", secs(3600));
+        assert!(poll_woken(&mut getters, stuck).is_empty());
+        queue.add("y");
+        let got = poll_woken(&mut getters, stuck).pop().map(|item| *item);
+        assert_eq!(got, Some("y"), "while {stuck} is not polled");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_getter_that_is_not_polled_makes_one_key_late_and_not_the_next() {
     for stuck in 0..2 {
