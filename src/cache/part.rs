@@ -128,8 +128,6 @@ impl<P: Payload> Sink for Part<P> {
     }
 
     fn nothing_up_to(&self, revision: u64) {
-        // Bookmarks come once in a while, and when there is time.
-        self.core.decoder.sweep();
         self.at(revision, false, |reached, _, _| {
             self.core.store.advance(reached);
             0

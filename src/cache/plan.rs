@@ -148,7 +148,12 @@ impl Plan {
         if !wanted.iter().flatten().all(fits) {
             return Err(CacheError::TransformType { kind, have });
         }
-        if wanted == self.transforms() { Ok(()) } else { Err(CacheError::OtherTransform { kind }) }
+        let mut have = self.transforms();
+        if self.namespaced().or(its.namespaced()) == Some(true) {
+            // Nothing is in no namespace, so that what is said of that does not count.
+            have.whole.clone_from(&wanted.whole);
+        }
+        if wanted == have { Ok(()) } else { Err(CacheError::OtherTransform { kind }) }
     }
 
     /// The same of one that says no transform.

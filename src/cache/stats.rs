@@ -74,7 +74,8 @@ pub struct InformerStats {
     pub decode_errors: u64,
     /// The last one, and what to do about it.
     pub last_decode_error: Option<String>,
-    /// Objects that an [`Index`](super::Index) left out, each time one came, because they did not fit its type or its function panicked.
+    /// Objects that an [`Index`](super::Index) left out, each time one came, because they did not fit its type, or its function or its
+    /// values panicked.
     pub index_errors: u64,
     /// The last one, and why.
     pub last_index_error: Option<String>,

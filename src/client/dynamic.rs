@@ -92,7 +92,7 @@ impl Dynamic {
         let Some(cache) = client.cache() else { return client.get_live(&found, key).await };
         let key = client.0.settings.named(&kind.kind, found.namespaced, key)?;
         let read = pin!(async { Ok(client.informer(cache, select(kind.clone()), &key).await?.get(&key)?) });
-        client.through(Verb::Get, || Discovered::clone(&found), &key, None, read).await
+        client.got(|| Discovered::clone(&found), &key, read).await
     }
 
     async fn read_all<K: KubeObject>(

@@ -1,7 +1,7 @@
 //! Calls, and who may come between them and their answers: for tests of what happens when the server says no, or says something else, or is not heard.
 
 use super::{
-    Client, Discovered, Result,
+    Client, Discovered, IgnoreNotFound, Result,
     wire::{decode, unread},
 };
 use crate::object::{KubeObject, ObjectKey};
@@ -133,7 +133,7 @@ impl fmt::Debug for Next<'_> {
 /// What a call is answered with. To give another one, make it from JSON: `Ok(json!({…}).into())`.
 ///
 /// It is the object; null if a get has found none; an array of objects for a list; and what the server says of a deletion, where anything means that it is
-/// done, and an error that is a 404 that there was nothing.
+/// done. An error that is a 404 means, for a get and for a deletion, that there was nothing.
 pub struct Answer(Given);
 
 enum Given {
@@ -261,5 +261,18 @@ impl Client {
         let call = Call { verb, kind: &gvk, key, subresource, dry_run, body: &body };
         let next = Next(Box::pin(async { doing.await.map(|outcome| Answer(Given::Done(Box::new(outcome)))) }));
         interceptor.intercept(&call, next).await?.outcome(&kind, key)
+    }
+
+    /// The same of every get: a 404 means that there is none, also if it is the interceptor's.
+    pub(super) async fn got<T>(
+        &self,
+        kind: impl FnOnce() -> Discovered,
+        key: &ObjectKey,
+        doing: Pin<&mut (impl Future<Output = Result<Option<T>>> + Send)>,
+    ) -> Result<Option<T>>
+    where
+        Option<T>: Outcome,
+    {
+        Ok(self.through(Verb::Get, kind, key, None, doing).await.ignore_not_found()?.flatten())
     }
 }

@@ -28,7 +28,7 @@ impl Client {
         };
         let key = self.0.settings.named(&K::kind(&()), K::NAMESPACED, key)?;
         let read = pin!(async { Ok(self.informer(cache, Select::new(), &key).await?.get(&key)?) });
-        self.through(Verb::Get, statically::<K>, &key, None, read).await
+        self.got(statically::<K>, &key, read).await
     }
 
     /// The objects that `query` is about, all as they were at one moment.
@@ -85,7 +85,7 @@ impl Client {
                 Err(error) => Err(error),
             }
         });
-        self.through(Verb::Get, || kind.clone(), &key, None, read).await
+        self.got(|| kind.clone(), &key, read).await
     }
 
     pub(super) async fn list_live<K: KubeObject>(&self, kind: &Discovered, query: &Query<K>) -> Result<Vec<Arc<K>>> {

@@ -64,7 +64,7 @@ impl Subresource {
                 Err(error) => Err(error),
             }
         });
-        let answer = self.client.through(Verb::Get, || Discovered::clone(&kind), &key, None, read).await?;
+        let answer = self.client.got(|| Discovered::clone(&kind), &key, read).await?;
         let answer = answer.map(|answer| serde_json::from_slice(&answer).map_err(unread(&kind, &key)));
         Ok(answer.transpose()?)
     }

@@ -4,7 +4,7 @@
 //! field that the server has filled in stays, and what is as it is wanted costs no write. And what is sent has the version that was read: a conflict, if that
 //! is not the latest.
 
-use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, Verb, diff::diff, wire::unsent};
+use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, diff::diff, wire::unsent};
 use crate::{
     cache::Select,
     object::{KubeObject, ObjectKey},
@@ -176,7 +176,7 @@ impl Client {
     async fn read_any<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<Option<Arc<K>>> {
         let Some(cache) = self.cache() else { return self.get_live(kind, key).await };
         let read = pin!(async { Ok(self.informer(cache, Select::all(kind.gvk()), key).await?.get(key)?) });
-        self.through(Verb::Get, || kind.clone(), key, None, read).await
+        self.got(|| kind.clone(), key, read).await
     }
 
     async fn has_status(&self, kind: &Discovered) -> Result<bool> {

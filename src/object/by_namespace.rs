@@ -22,9 +22,11 @@ impl<T> ByNamespace<T> {
         self.named.values().chain([&self.others, &self.whole])
     }
 
-    pub(crate) fn map<U>(&self, of: impl Fn(&T) -> U) -> ByNamespace<U> {
-        let named = self.named.iter().map(|(name, value)| (name.clone(), of(value))).collect();
-        ByNamespace { named, others: of(&self.others), whole: of(&self.whole) }
+    /// Names only what is not as in the others, so that what is the same everywhere is equal, whichever namespaces differed in something else.
+    pub(crate) fn map<U: PartialEq>(&self, of: impl Fn(&T) -> U) -> ByNamespace<U> {
+        let others = of(&self.others);
+        let named = self.named.iter().map(|(name, value)| (name.clone(), of(value)));
+        ByNamespace { named: named.filter(|(_, value)| *value != others).collect(), others, whole: of(&self.whole) }
     }
 }
 

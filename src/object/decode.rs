@@ -63,6 +63,12 @@ impl Decoder {
         self.common.registry.sweep();
     }
 
+    /// How many objects it would look at.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.common.registry.len()
+    }
+
     /// One object's JSON. What the type's own code, or the transform, panics on is not kept either.
     pub(crate) fn decode<P: Payload>(&self, json: &[u8]) -> Result<P, Undecodable> {
         let payload = catch_unwind(AssertUnwindSafe(|| {

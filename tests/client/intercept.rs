@@ -2,7 +2,7 @@
 
 use super::support::{Running, door, live, map, of};
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale, core::v1::ConfigMap};
-use kube_core::{Status, response::reason};
+use kube_core::{GroupVersionKind, Status, response::reason};
 use serde_json::{Value, json};
 use std::{
     sync::{Arc, Mutex},
@@ -185,6 +185,37 @@ async fn an_interceptor_may_answer_everything_by_itself() -> anyhow::Result<()> 
     assert!(error.to_string().contains("an array"), "{error}");
     assert_eq!(server.server().journal().count("* *"), 0, "nobody was asked");
     Ok(())
+}
+
+/// Says of everything that there is none.
+struct Empty;
+
+impl Interceptor for Empty {
+    async fn intercept(&self, _: &Call<'_>, _: Next<'_>) -> Result<Answer> {
+        Err(Status::failure("there is none", reason::NOT_FOUND).with_code(404).into())
+    }
+}
+
+#[tokio::test]
+async fn an_interceptor_that_answers_404_says_that_there_is_none() -> anyhow::Result<()> {
+    let env = Env::embedded()?;
+    let cache = Running::new(&env, of(&["default"]))?;
+    let _maps = cache.cache.informer::<ConfigMap>()?;
+    cache.cache.await_synced().await?;
+    let client = Client::new(env.client()?)?;
+    client.create(&map("default", "door", "blue")).await?;
+    let key = ObjectKey::new("default", "door");
+    let kind = GroupVersionKind::gvk("", "v1", "ConfigMap");
+    let live = client.intercepted(Empty);
+    for client in [live.clone(), live.with_cache(cache.cache.clone())] {
+        assert!(client.get::<ConfigMap>(&key).await?.is_none());
+        assert!(client.dynamic(&kind).get(&key).await?.is_none());
+        assert!(!client.delete::<ConfigMap>(&key).await?);
+    }
+    assert!(live.subresource_of::<Deployment>(&key, "scale").get::<Scale>().await?.is_none());
+    assert!(live.update(&map("default", "door", "red")).await.is_err_and(|error| error.is_not_found()));
+    assert!(client.get::<ConfigMap>(&key).await?.is_some(), "it is there all the same");
+    cache.stop().await
 }
 
 /// Answers a list with something else.

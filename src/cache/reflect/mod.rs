@@ -299,6 +299,8 @@ impl<S: Sink> Reflector<S> {
                 Ok(Line::Bookmark { version: reached, .. }) => {
                     stream.quiet_for(UNMARKED);
                     self.sink.nothing_up_to(revision(&reached));
+                    // Bookmarks come once in a while, and when there is time.
+                    self.sink.decoder().sweep();
                     version = later(version, Some(reached));
                 }
                 Ok(Line::Error(refusal)) => {

@@ -1,7 +1,8 @@
 //! Objects by what a function says of them: several values each, or none.
 //!
 //! In two halves, because the function is the user's and must not run under the store's lock: an [`Indexer`] asks it, a [`Table`] keeps what
-//! it said. The function has to say the same of the same object each time: what it said when an object came is taken back when it goes. Of an object that
+//! it said. The function has to say the same of the same object each time: what it said when an object came is taken back when it goes. If it does not,
+//! an object may be found by what is said of another, and nothing worse. Of an object that
 //! it fails on it says nothing, and why is noted when that comes, not again when it goes.
 
 use super::{
@@ -21,6 +22,17 @@ use std::{
 /// What an index says of one object: a `Vec<V>`.
 pub(crate) type Values = Box<dyn Any + Send>;
 
+/// What values panicked with.
+pub(crate) type Panics = Vec<Box<dyn Any + Send>>;
+
+/// What is noted of an object with such values.
+pub(super) const PANICKED: &str = "the index's own values panicked when they were hashed or compared";
+
+/// What hashes and compares values: who changes the store must come to the end, whatever they do.
+fn attempt<T>(what: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(what))
+}
+
 /// Asks the user's function.
 pub(crate) trait Indexer<O>: Send + Sync {
     /// Why it cannot say anything, if it cannot.
@@ -30,12 +42,14 @@ pub(crate) trait Indexer<O>: Send + Sync {
 }
 
 /// Slots by value. Values are the user's, and what frees them is too: those that are not needed, or not any more, are left in `values`, for the
-/// caller to free.
+/// caller to free, and so is what they panicked with when they were hashed or compared: a value that panics is left out, and the others are not.
 pub(crate) trait Table: Send + Sync {
-    fn insert(&mut self, slot: Slot, values: &mut Values);
+    fn insert(&mut self, slot: Slot, values: &mut Values) -> Panics;
     /// The same in a larger one, if this one has no room for these.
     fn grown(&self, values: &Values) -> Option<Box<dyn Table>>;
-    fn remove(&mut self, slot: Slot, values: &mut Values);
+    fn remove(&mut self, slot: Slot, values: &mut Values) -> Panics;
+    /// The same of the objects that were in these slots, sorted, and are in the first ones now.
+    fn moved(&self, from: &[Slot]) -> Box<dyn Table>;
     /// Whether both say the same: then there is nothing to do.
     fn is_same(&self, a: &Values, b: &Values) -> bool;
     fn as_any(&self) -> &dyn Any;
@@ -57,7 +71,7 @@ where
 {
     /// A function that panics says nothing of that object.
     fn values(&self, object: &O) -> Result<Values, String> {
-        let said = catch_unwind(AssertUnwindSafe(|| (self.0)(object)));
+        let said = attempt(|| (self.0)(object));
         Ok(Box::new(said.unwrap_or_else(|_| Err("the index's own function panicked".into()))?))
     }
 
@@ -76,17 +90,23 @@ impl<V: Hash + Eq> ByValue<V> {
 }
 
 impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
-    fn insert(&mut self, slot: Slot, values: &mut Values) {
+    fn insert(&mut self, slot: Slot, values: &mut Values) -> Panics {
         let values = vec::<V>(values);
-        let mut next = 0;
+        let (mut next, mut panics) = (0, Vec::new());
         while let Some(value) = values.get(next) {
-            if let Some(postings) = self.0.get_mut(value) {
-                postings.insert(slot);
-                next += 1;
-            } else {
-                self.0.entry(Arc::new(values.swap_remove(next))).or_default().insert(slot);
+            match attempt(|| self.0.get_mut(value).map(|postings| postings.insert(slot))) {
+                Ok(Some(())) => next += 1,
+                Ok(None) => {
+                    let value = Arc::new(values.swap_remove(next));
+                    panics.extend(attempt(|| self.0.entry(value).or_default().insert(slot)).err());
+                }
+                Err(panic) => {
+                    panics.push(panic);
+                    next += 1;
+                }
             }
         }
+        panics
     }
 
     fn grown(&self, values: &Values) -> Option<Box<dyn Table>> {
@@ -95,23 +115,43 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
             return None;
         }
         let mut grown = HashMap::with_capacity(2 * self.0.len() + more);
-        grown.extend(self.0.iter().map(|(value, postings)| (value.clone(), postings.clone())));
+        for (value, postings) in &self.0 {
+            // One that was hashed before, and cannot be now, is not found any more either.
+            attempt(|| grown.insert(value.clone(), postings.clone())).ok();
+        }
         Some(Box::new(Self(grown)))
     }
 
-    fn remove(&mut self, slot: Slot, values: &mut Values) {
+    fn remove(&mut self, slot: Slot, values: &mut Values) -> Panics {
         let values = vec::<V>(values);
+        let mut panics = Vec::new();
         for at in 0..values.len() {
-            let Some(postings) = self.0.get_mut(&values[at]) else { continue };
-            postings.remove(slot);
-            if postings.is_empty() {
-                values.extend(self.0.remove_entry(&values[at]).and_then(|(value, _)| Arc::into_inner(value)));
+            let removed = attempt(|| {
+                let postings = self.0.get_mut(&values[at])?;
+                postings.remove(slot);
+                if postings.is_empty() { self.0.remove_entry(&values[at]) } else { None }
+            });
+            match removed {
+                Ok(removed) => values.extend(removed.and_then(|(value, _)| Arc::into_inner(value))),
+                Err(panic) => panics.push(panic),
             }
         }
+        panics
+    }
+
+    fn moved(&self, from: &[Slot]) -> Box<dyn Table> {
+        let mut moved = HashMap::new();
+        for (value, postings) in &self.0 {
+            let postings = postings.moved(from);
+            if !postings.is_empty() {
+                attempt(|| moved.insert(value.clone(), postings)).ok();
+            }
+        }
+        Box::new(Self(moved))
     }
 
     fn is_same(&self, a: &Values, b: &Values) -> bool {
-        a.downcast_ref::<Vec<V>>() == b.downcast_ref::<Vec<V>>()
+        attempt(|| a.downcast_ref::<Vec<V>>() == b.downcast_ref::<Vec<V>>()).unwrap_or(false)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -161,18 +201,22 @@ impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
 }
 
 /// What the indexes say of an object that comes, goes or changes.
-pub(super) struct Said(Vec<(usize, Option<Values>, Option<Values>)>);
+pub(super) struct Said<'a> {
+    values: Vec<(usize, Option<Values>, Option<Values>)>,
+    panics: Panics,
+    errors: &'a Trouble<String>,
+}
 
-impl Said {
+impl<'a> Said<'a> {
     pub(super) fn is_nothing(&self) -> bool {
-        self.0.is_empty()
+        self.values.is_empty()
     }
 
     pub(super) fn of<P>(
         indexers: &[Option<SharedIndexer<P>>],
         old: Option<&Arc<P>>,
         new: Option<&Arc<P>>,
-        errors: &Trouble<String>,
+        errors: &'a Trouble<String>,
     ) -> Self {
         let indexers = indexers.iter().enumerate().filter_map(|(number, indexer)| Some((number, indexer.as_ref()?)));
         let said = indexers.map(|(number, indexer)| {
@@ -180,7 +224,7 @@ impl Said {
             let new = new.and_then(|new| indexer.values(new).map_err(|error| errors.note(error)).ok());
             (number, old, new)
         });
-        Self(said.collect())
+        Self { values: said.collect(), panics: Vec::new(), errors }
     }
 
     /// Larger tables, by number, for those that have no room for what is said.
@@ -188,12 +232,12 @@ impl Said {
         let grown = |(number, _, new): &(usize, _, Option<Values>)| {
             Some((*number, tables[*number].as_ref()?.grown(new.as_ref()?)?))
         };
-        self.0.iter().filter_map(grown).collect()
+        self.values.iter().filter_map(grown).collect()
     }
 
     /// What is left is to be freed once the lock is.
     pub(super) fn update(&mut self, slot: Slot, tables: &mut [Option<Box<dyn Table>>]) {
-        for (number, old, new) in &mut self.0 {
+        for (number, old, new) in &mut self.values {
             let Some(table) = &mut tables[*number] else { continue };
             if let (Some(old), Some(new)) = (&*old, &*new)
                 && table.is_same(old, new)
@@ -201,10 +245,14 @@ impl Said {
                 continue;
             }
             if let Some(old) = old {
-                table.remove(slot, old);
+                self.panics.extend(table.remove(slot, old));
             }
             if let Some(new) = new {
-                table.insert(slot, new);
+                let panics = table.insert(slot, new);
+                if !panics.is_empty() {
+                    self.errors.note(PANICKED.into());
+                }
+                self.panics.extend(panics);
             }
         }
     }

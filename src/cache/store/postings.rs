@@ -38,6 +38,12 @@ impl Postings {
         &self.0
     }
 
+    /// Where the objects are now that were in these slots, sorted, and are in the first ones. Others are left out.
+    pub(super) fn moved(&self, from: &[Slot]) -> Self {
+        let to = |slot: &Slot| from.binary_search(slot).ok().and_then(|at| Slot::try_from(at).ok());
+        Self(Arc::new(self.slots().iter().filter_map(to).collect()))
+    }
+
     /// Those in both: the longer one is searched for each of the shorter one's, from where the last was.
     pub(super) fn and(&self, other: &Self) -> Self {
         let (short, mut long) =

@@ -101,9 +101,19 @@ impl<P: 'static> Store<P> {
             said.update(*slot, &mut state.tables);
             state.between = number < goes.len();
         }
+        let old = if goes.is_empty() { None } else { self.compact() };
         drop(indexers);
-        drop((next, before));
+        drop((old, next, before));
         changes
+    }
+
+    /// Give back what a list that was much larger has left; gives what was there. For who holds off other writers.
+    fn compact(&self) -> Option<State<P>> {
+        let mut compacted = self.state.read().compacted()?;
+        let mut state = self.state.write();
+        // A bookmark needs no writer's turn, and may have come meanwhile.
+        compacted.revision = state.revision;
+        Some(mem::replace(&mut *state, compacted))
     }
 
     /// A list against what is there: what it has, each object once, and the slots of those that it has not and should.

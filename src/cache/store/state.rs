@@ -13,6 +13,9 @@ use crate::object::ObjectKey;
 use hashbrown::{HashMap, HashTable, hash_map::EntryRef};
 use std::{mem, sync::Arc};
 
+/// Chunks that are not worth giving back.
+const FEW: usize = 4;
+
 pub(super) struct State<P> {
     pub(super) shown: Shown<P>,
     slots: HashTable<Slot>,
@@ -85,6 +88,24 @@ impl<P> State<P> {
     /// Gives the smaller one.
     pub(super) fn grow(&mut self, grown: HashTable<Slot>) -> HashTable<Slot> {
         mem::replace(&mut self.slots, grown)
+    }
+
+    /// The same objects in the first slots, if most of those that were ever used show nothing any more: the chunks that a large list has left are memory,
+    /// and each list of all objects walks them. For when all that are found show something.
+    pub(super) fn compacted(&self) -> Option<Self> {
+        let (used, len) = (self.used as usize, self.shown.len);
+        if used <= FEW * CHUNK || len >= used / 4 {
+            return None;
+        }
+        let mut compacted = Self { slots: HashTable::with_capacity(len), ..Self::default() };
+        let mut from = Vec::with_capacity(len);
+        for (slot, entry) in self.snapshot(None).slots() {
+            compacted.insert(entry.hash, entry.clone());
+            from.push(slot);
+        }
+        let moved = |table: &Option<Box<dyn Table>>| Some(table.as_ref()?.moved(&from));
+        compacted.tables = self.tables.iter().map(moved).collect();
+        Some(compacted)
     }
 
     /// Of a key that is not there, if there is room.

@@ -1,4 +1,5 @@
 mod at_once;
+mod faulty;
 mod work;
 
 use super::*;

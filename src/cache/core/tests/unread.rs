@@ -155,3 +155,21 @@ async fn what_could_never_be_read_is_only_counted() {
     let error = scene.core.stats().last_decode_error.expect("it is told");
     assert!(error.contains("default/b") && error.contains("invalid digit"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_a_bookmark_looks_for_what_was_decoded_and_dropped() {
+    let scene = Scene::<Compact>::new();
+    scene.make("a").await;
+    scene.converge().await;
+    let object = scene.core.store.get(&ObjectKey::new("default", "a")).expect("it is there");
+    drop(object.decode::<ConfigMap>().expect("it is one"));
+    // As of an event that cannot be read.
+    Part { core: scene.core.clone(), namespace: None }.nothing_up_to(scene.core.store.revision());
+    assert_eq!(scene.core.decoder.remembered(), 1);
+    let swept = async {
+        while scene.core.decoder.remembered() > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_mins(5), swept).await.is_ok(), "bookmarks come each minute");
+}

@@ -55,3 +55,23 @@ fn a_transform_of_a_namespace_is_for_the_type_that_is_selected() {
     let of_all = defaults(these([in_a().transform(|_: &mut Pod| {})]), None);
     assert!(matches!(Plan::check(&of_all), Err(CacheError::TransformOfAll)), "a type is no kind's");
 }
+
+#[test]
+fn the_same_transform_serves_whatever_else_differs_between_namespaces() {
+    let hour = Duration::from_hours(1);
+    let serves = |first: &Select<Pod>, second: &Select<Pod>| {
+        let options = CacheOptions::default();
+        plan(first, &options).check_serves(second.said(), &plan(second, &options))
+    };
+    let select = pod().transform(|_: &mut Pod| {});
+    let plain = select.clone().namespaces(these(["a", "b"]));
+    let resynced = select.clone().namespaces(these([in_a().resync(hour), "b".into()]));
+    assert!(serves(&plain, &resynced).is_ok(), "{:?}", serves(&plain, &resynced));
+    assert!(serves(&resynced, &plain).is_ok());
+    let other = select.clone().namespaces(these([in_a().transform(|_: &mut Pod| {}), "b".into()]));
+    assert!(matches!(serves(&plain, &other), Err(CacheError::OtherTransform { .. })), "another one of a namespace");
+
+    let others = these([InNamespace::others().transform(|_: &mut Pod| {})]);
+    let (said, unsaid) = (select.namespaces(others.clone()), pod().namespaces(others));
+    assert!(serves(&said, &unsaid).is_ok(), "no pod is in no namespace");
+}

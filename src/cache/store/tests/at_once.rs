@@ -63,3 +63,33 @@ fn places_that_a_list_has_left_are_used_again() {
     let places = store.snapshot().slots().map(|(slot, _)| slot).max().expect("some");
     assert!(places < 2 * 200, "of {places} places 200 are needed, and as many while they change");
 }
+
+#[test]
+fn a_list_that_is_much_shorter_gives_back_the_places_of_the_one_before() {
+    const MANY: u32 = 20_000;
+    let store = Store::default();
+    let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
+    let entry = |number: u32| {
+        let key = ObjectKey::new(["a", "b"][number as usize % 2], &number.to_string());
+        Entry::new(key, Arc::new((number, u8::from(number.is_multiple_of(3)))), 1)
+    };
+    let list = |numbers: &mut dyn Iterator<Item = u32>, revision| {
+        store.replace(About::Those(&|_| true), numbers.map(entry).collect(), &[], revision, |a, b| a == b).len()
+    };
+    let chunks = || store.snapshot().chunks_not_in(&Store::default().snapshot());
+    list(&mut (0..MANY), 1);
+    let (before, before_in_a) = (store.snapshot(), store.select(Some("a"), &[index.of(&1)]));
+    assert_eq!(chunks(), 79);
+    assert_eq!(list(&mut (0..MANY).step_by(100), 2), 19_800);
+    assert_eq!((chunks(), store.len(), store.bytes(), store.revision()), (1, 200, 200, 2));
+    let numbers = |snapshot: Snapshot<Thing>| shown(&snapshot).into_values().map(|thing| thing.0).collect::<Vec<_>>();
+    assert!(store.get(&entry(300).key).is_some() && store.get(&entry(301).key).is_none());
+    assert_eq!(numbers(store.select(Some("a"), &[])).len(), 200);
+    assert_eq!(numbers(store.select(Some("a"), &[index.of(&1)])).len(), 67);
+    assert_eq!((numbers(before).len(), numbers(before_in_a).len()), (20_000, 3334), "who looked before sees no change");
+    // And it is a store like any other.
+    store.remove(&entry(300).key, 3);
+    store.put(entry(301), 4);
+    assert_eq!(list(&mut (0..2000), 5), 180 + 1980);
+    assert_eq!((store.len(), numbers(store.select(None, &[index.of(&1)])).len()), (2000, 667));
+}
