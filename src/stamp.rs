@@ -1,11 +1,12 @@
-//! The time, read for less: to say when something happened, never to decide whether it is due.
+//! The time, read for less: as the two moments that it lies between.
 //!
 //! Reading the system's clock is the dearest thing that a work queue does with a key, and it does so twice. The processor's counter takes
 //! a third of that. So each thread reads the clock every [`WINDOW`], and adds what the counter has counted since.
 //!
-//! Invariant: what is added to a reading of the clock is less than [`WINDOW`], and taken from the counter. So a stamp is at most so far off, and so old, as
-//! long as the counters of the cores agree, which is what the clock of the system itself is made from where it is fast; a thread that goes to a core whose
-//! counter is behind is as far off as that is.
+//! Invariant: the time is not before the reading of the clock that a stamp was made from, and not after that and what the counter has counted since, which
+//! is less than [`WINDOW`]. The counter was read first: what came between the two readings is counted twice. This holds as long as the counters of the cores
+//! agree, which is what the clock of the system itself is made from where it is fast; for a thread that goes to a core whose counter is behind, the later
+//! moment is too early by that.
 //!
 //! tokio's time may be paused, and nothing tells whether it is. So the counter is believed only after it has [`AGREED`] with the clock many
 //! times in a row. To paused time it never does: who tests on that gets the clock, and nothing but the clock. Only one
@@ -17,6 +18,8 @@ use tokio::time::Instant;
 
 /// In nanoseconds. Reading the clock once in it costs little, and what runs for longer than it is told well enough; metrics of what is shorter may be off.
 const WINDOW: u64 = 20_000;
+/// In nanoseconds. By how much a counter that agrees with the clock may be slower in a [`WINDOW`]: a clock is set right by up to half a thousandth.
+const DRIFT: u64 = WINDOW / 1000;
 /// So often in a row counter and clock have to agree before the counter is believed.
 const AGREED: u8 = 8;
 
@@ -27,32 +30,27 @@ thread_local! {
     static ANCHOR: Cell<Anchor> = const { Cell::new(Anchor::NONE) };
 }
 
-/// A moment, in nanoseconds since a beginning that a process has in common: less to reckon with than an [`Instant`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stamp(u64);
+/// What the time lies between, in nanoseconds since a beginning that a process has in common: less to reckon with than an [`Instant`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// To decide whether something is due.
+    pub(crate) earliest: u64,
+    /// To say when something happened, or from when on it waits.
+    pub(crate) latest: u64,
+}
 
 impl Stamp {
     /// What it is called when the first one was taken. Time that is paused may have stopped before that.
     const FIRST: u64 = 1 << 62;
 
-    /// A reading of the clock.
+    /// A reading of the clock: both are the same.
     pub(crate) fn of(clock: Instant) -> Self {
         let nanos = |later: Instant, earlier| {
             u64::try_from(later.saturating_duration_since(earlier).as_nanos()).unwrap_or(u64::MAX)
         };
         let first = COUNTER.first;
-        Self(Self::FIRST.saturating_add(nanos(clock, first)).saturating_sub(nanos(first, clock)))
-    }
-
-    #[cfg(feature = "bench-internals")]
-    pub(crate) fn nanos(self) -> u64 {
-        self.0
-    }
-
-    /// Nanoseconds.
-    #[inline]
-    pub(crate) fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
+        let nanos = Self::FIRST.saturating_add(nanos(clock, first)).saturating_sub(nanos(first, clock));
+        Self { earliest: nanos, latest: nanos }
     }
 }
 
@@ -84,7 +82,7 @@ impl Counter {
 #[derive(Clone, Copy)]
 struct Anchor {
     counter: u64,
-    clock: Stamp,
+    clock: u64,
     /// For so many counts the counter is believed; 0 if it is not.
     window: u64,
     agreed: u8,
@@ -95,7 +93,7 @@ pub(crate) fn prepare() {
     LazyLock::force(&COUNTER);
 }
 
-/// The time, but for less than [`WINDOW`]; it may go back by less than that.
+/// The time, but for less than [`WINDOW`]: what is latest may go back by less than that.
 #[inline]
 pub(crate) fn stamp() -> Stamp {
     let source = &*COUNTER;
@@ -108,23 +106,23 @@ pub(crate) fn stamp() -> Stamp {
 fn read(source: &Counter, counter: u64) -> Stamp {
     let clock = Stamp::of(Instant::now());
     let nanos = |from, to| source.clock.delta_as_nanos(from, to);
-    ANCHOR.set(ANCHOR.get().then((counter, clock), source.window, nanos));
+    ANCHOR.set(ANCHOR.get().then((counter, clock.latest), source.window, nanos));
     clock
 }
 
 impl Anchor {
     /// Nothing agrees with it.
-    const NONE: Self = Self { counter: 0, clock: Stamp(u64::MAX), window: 0, agreed: 0 };
+    const NONE: Self = Self { counter: 0, clock: u64::MAX, window: 0, agreed: 0 };
 
     /// A counter that goes back has counted very much.
     #[inline]
     fn stamp(&self, counter: u64, nanos: impl Fn(u64) -> u64) -> Option<Stamp> {
         let counts = counter.wrapping_sub(self.counter);
-        (counts < self.window).then(|| Stamp(self.clock.0 + nanos(counts)))
+        (counts < self.window).then(|| Stamp { earliest: self.clock, latest: self.clock + nanos(counts) + DRIFT })
     }
 
     /// Both were read again.
-    fn then(self, (counter, clock): (u64, Stamp), window: u64, nanos: impl Fn(u64, u64) -> u64) -> Self {
+    fn then(self, (counter, clock): (u64, u64), window: u64, nanos: impl Fn(u64, u64) -> u64) -> Self {
         let anew = Self { counter, clock, window: 0, agreed: 0 };
         if counter < self.counter {
             return anew;
@@ -133,8 +131,8 @@ impl Anchor {
         if counted < WINDOW {
             return self; // Too soon to tell.
         }
-        let passed = clock.since(self.clock);
-        // A clock is set right by up to half a thousandth; the rest is what comes between two readings.
+        let passed = clock.saturating_sub(self.clock);
+        // The rest is what comes between two readings.
         if passed.abs_diff(counted) > WINDOW / 10 + counted / 1000 {
             return anew;
         }
@@ -153,14 +151,14 @@ mod tests {
     struct Thread {
         anchor: Anchor,
         counter: u64,
-        clock: Stamp,
+        clock: u64,
         /// How often the clock was read.
         read: u32,
     }
 
     impl Thread {
         fn new() -> Self {
-            Self { anchor: Anchor::NONE, counter: 1 << 40, clock: Stamp(Stamp::FIRST), read: 0 }
+            Self { anchor: Anchor::NONE, counter: 1 << 40, clock: Stamp::FIRST, read: 0 }
         }
 
         /// Let a window pass on both.
@@ -171,7 +169,7 @@ mod tests {
         /// Let time pass, on the counter and on the clock.
         fn pass(&mut self, counted: i64, passed: u64) {
             self.counter = self.counter.saturating_add_signed(counted);
-            self.clock.0 += passed;
+            self.clock += passed;
         }
 
         fn stamp(&mut self) -> Stamp {
@@ -180,7 +178,17 @@ mod tests {
             }
             self.read += 1;
             self.anchor = self.anchor.then((self.counter, self.clock), WINDOW, |from, to| to - from);
-            self.clock
+            self.exact()
+        }
+
+        /// A reading of the clock.
+        fn exact(&self) -> Stamp {
+            Stamp { earliest: self.clock, latest: self.clock }
+        }
+
+        /// Whether a stamp tells the time.
+        fn is_right(&self, stamp: Stamp) -> bool {
+            (stamp.earliest..=stamp.latest).contains(&self.clock)
         }
 
         /// Stamps until the counter is believed.
@@ -201,9 +209,23 @@ mod tests {
         thread.read = 0;
         for _ in 0..10_000 {
             thread.pass(100, 100);
-            assert_eq!(thread.stamp(), thread.clock);
+            let stamp = thread.stamp();
+            assert!(thread.is_right(stamp) && stamp.latest - thread.clock <= DRIFT);
         }
         assert_eq!(thread.read, 10_000 * 100 / WINDOW as u32, "once in a window");
+    }
+
+    #[test]
+    fn what_comes_between_the_two_readings_and_a_counter_that_is_slow_leave_a_stamp_right() {
+        let read = Stamp::FIRST;
+        for (between, counted, passed) in
+            [(0, 0, 0), (300, 0, 0), (300, 15_000, 15_000), (0, 19_980, 20_000), (7, 19_980, 19_990)]
+        {
+            // The counter was read at 1000, the clock so much later.
+            let anchor = Anchor { counter: 1_000, clock: read, window: WINDOW + 1_000, agreed: AGREED };
+            let stamp = anchor.stamp(1_000 + between + counted, |counts| counts).expect("within the window");
+            assert!((stamp.earliest..=stamp.latest).contains(&(read + passed)), "{stamp:?} is not {passed}");
+        }
     }
 
     #[test]
@@ -221,7 +243,7 @@ mod tests {
         let mut thread = Thread::new();
         for _ in 0..10_000 {
             thread.pass(700, 0);
-            assert_eq!(thread.stamp(), thread.clock);
+            assert_eq!(thread.stamp(), thread.exact());
         }
         assert_eq!(thread.read, 10_000);
     }
@@ -232,7 +254,7 @@ mod tests {
         let mut wrong = 0;
         for _ in 0..10_000 {
             thread.pass(1_000, 0);
-            wrong += u64::from(thread.stamp() != thread.clock);
+            wrong += u64::from(thread.stamp() != thread.exact());
         }
         assert!((1..WINDOW / 1_000).contains(&wrong), "{wrong}");
     }
@@ -241,7 +263,7 @@ mod tests {
     fn a_counter_that_goes_back_is_not_believed() {
         let mut thread = Thread::believing();
         thread.pass(-5, 5);
-        assert_eq!(thread.stamp(), thread.clock);
+        assert_eq!(thread.stamp(), thread.exact());
         assert_eq!(thread.anchor.agreed, 0);
     }
 
@@ -255,18 +277,19 @@ mod tests {
             for (counted, passed) in steps {
                 thread.pass(counted, passed.unwrap_or(counted.unsigned_abs()));
                 let stamp = thread.stamp();
-                let anchor = thread.anchor.clock;
-                prop_assert!(stamp >= anchor && stamp.since(anchor) < WINDOW || stamp == thread.clock);
+                let window = stamp.latest - stamp.earliest;
+                prop_assert!(stamp.earliest == thread.anchor.clock && window < WINDOW + DRIFT || stamp == thread.exact());
             }
         }
     }
 
     #[test]
-    fn real_time_is_told_but_for_less_than_a_window() {
+    fn real_time_is_between_what_a_stamp_says() {
         prepare();
         for _ in 0..100_000 {
             let (before, stamp, after) = (Stamp::of(Instant::now()), stamp(), Stamp::of(Instant::now()));
-            assert!(before.since(stamp) <= WINDOW && stamp.since(after) <= WINDOW);
+            assert!(stamp.earliest <= after.latest && stamp.latest >= before.latest, "{before:?} {stamp:?} {after:?}");
+            assert!(stamp.latest - stamp.earliest < WINDOW + DRIFT);
         }
     }
 
@@ -284,7 +307,6 @@ mod tests {
         prepare();
         let (now, hour) = (Instant::now(), Duration::from_hours(1));
         let earlier = now.checked_sub(hour).expect("a clock goes that far back");
-        assert_eq!(Stamp::of(now).since(Stamp::of(earlier)), hour.as_nanos() as u64);
-        assert_eq!(Stamp::of(earlier).since(Stamp::of(now)), 0);
+        assert_eq!(Stamp::of(now).latest - Stamp::of(earlier).latest, hour.as_nanos() as u64);
     }
 }

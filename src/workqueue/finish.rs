@@ -97,7 +97,7 @@ impl<K: Key> State<K> {
         slot.running = Running::No;
         if slot.pending == Pending::Worker {
             if self.wheel.next_due().is_some() {
-                self.pass(time.now());
+                self.pass(time.read().earliest);
             }
             self.again -= 1;
             self.ready.push(&mut self.slots, at);

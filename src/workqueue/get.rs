@@ -48,15 +48,21 @@ impl<K: Key> Future for Get<'_, K> {
             return Poll::Pending;
         }
         let progress = ready!(coop::poll_proceed(cx));
+        let mut rung = false;
         loop {
-            let waiter = &mut this.waiter;
-            let found = this.queue.0.change(|state, wakes| {
+            let (waiter, queue) = (&mut this.waiter, &*this.queue.0);
+            let found = queue.change(|state, wakes| {
                 state.waiters.leave(waiter, wakes);
                 if state.phase == Phase::Closed {
                     return Ok(None);
                 }
-                let item = state.take(&this.queue.0.clock, this.queue.0.timing).map(|held| Item::new(this.queue, held));
-                match item {
+                // By the clock that the alarm goes by something is due, if not by ours.
+                let held = if rung {
+                    state.take(&queue.clock.exact(), queue.timing)
+                } else {
+                    state.take(&queue.clock, queue.timing)
+                };
+                match held.map(|held| Item::new(this.queue, held)) {
                     Some(item) => Ok(Some(item)),
                     None if state.gives_more() => {
                         let Asleep { id, alarm } = state.sleep(cx.waker());
@@ -72,7 +78,7 @@ impl<K: Key> Future for Get<'_, K> {
                     return Poll::Ready(item);
                 }
                 Err(alarm) if this.poll_alarm(alarm, cx) => return Poll::Pending,
-                Err(_) => {}
+                Err(_) => rung = true,
             }
         }
     }

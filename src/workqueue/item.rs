@@ -3,7 +3,7 @@
 use super::{
     Key, Next, Outcome, Priority, Reason, WorkQueue,
     again::RunWatch,
-    clock::Time,
+    clock::{Moment, Time},
     finish::{End, Ended},
     get::Get,
     queue::Place,
@@ -11,7 +11,7 @@ use super::{
     state::NEVER,
     waiters::Asleep,
 };
-use crate::sync::{Instant, Stamp, stamp};
+use crate::sync::{Instant, Stamp};
 use std::{
     fmt,
     future::poll_fn,
@@ -73,7 +73,7 @@ impl<K: Key> Item<K> {
 
     /// How long this worker has had it.
     pub(crate) fn held_until(&self, stamp: Stamp) -> Duration {
-        Duration::from_nanos(self.queue.0.clock.stamped(stamp).stamp().saturating_sub(self.held.began))
+        Duration::from_nanos(self.queue.0.clock.moment(stamp).latest.saturating_sub(self.held.began))
     }
 
     /// Why it runs: the last reasons it was added with since its last run, oldest first. A retry has none: [`attempt`](Self::attempt) says that it is one.
@@ -120,7 +120,7 @@ impl<K: Key> Item<K> {
         let end = self.end(outcome);
         let asleep = poll_fn(|cx| match coop::poll_proceed(cx) {
             Poll::Ready(progress) => {
-                let asleep = self.finish_and_take(end, outcome.priority, stamp(), Some(cx.waker()));
+                let asleep = self.finish_and_take(end, outcome.priority, self.queue.0.clock.read(), Some(cx.waker()));
                 if !self.finished {
                     progress.made_progress();
                 }
@@ -143,13 +143,19 @@ impl<K: Key> Item<K> {
 
     /// [`Self::finish`] and [`WorkQueue::try_get`] under one lock.
     pub fn finish_and_try_get(self, outcome: Outcome) -> Option<Self> {
-        self.finish_and_try_get_at(outcome, stamp())
+        let now = self.queue.0.clock.read();
+        self.finish_and_try_take(outcome, now)
     }
 
     /// The same for somebody who has just taken a stamp.
-    pub(crate) fn finish_and_try_get_at(mut self, outcome: Outcome, stamp: Stamp) -> Option<Self> {
+    pub(crate) fn finish_and_try_get_at(self, outcome: Outcome, stamp: Stamp) -> Option<Self> {
+        let now = self.queue.0.clock.moment(stamp);
+        self.finish_and_try_take(outcome, now)
+    }
+
+    fn finish_and_try_take(mut self, outcome: Outcome, now: Moment) -> Option<Self> {
         let end = self.end(outcome);
-        self.finish_and_take(end, outcome.priority, stamp, None);
+        self.finish_and_take(end, outcome.priority, now, None);
         if self.finished { None } else { Some(self) }
     }
 
@@ -161,8 +167,7 @@ impl<K: Key> Item<K> {
 
     /// [`Self::park`], but no longer than `bound`.
     pub fn park_for(mut self, bound: Duration) {
-        let bound = u64::try_from(bound.as_nanos()).unwrap_or(NEVER);
-        let until = self.queue.0.clock.now().saturating_add(bound).min(NEVER - 1);
+        let until = self.queue.0.clock.read().after(bound).min(NEVER - 1);
         self.finish_with(End::Park(until), None);
     }
 
@@ -172,15 +177,15 @@ impl<K: Key> Item<K> {
         let queue = &self.queue.0;
         match outcome.next {
             Next::Done => End::Success,
-            Next::After(delay) => End::Again(queue.clock.due(delay, Instant::now())),
+            Next::After(delay) => End::Again(queue.clock.read().due(delay)),
             Next::RateLimited { at_least } => {
-                let now = Instant::now();
+                let now = queue.clock.read();
                 let delay = queue.limit(&self.held.key, Place::Slot(self.held.slot), now);
-                End::Retry(queue.clock.due(delay.max(at_least), now))
+                End::Retry(now.due(delay.max(at_least)))
             }
             Next::Retry(delay) => {
                 queue.count_attempt(self.held.slot);
-                End::Retry(queue.clock.due(delay, Instant::now()))
+                End::Retry(queue.clock.read().due(delay))
             }
         }
     }
@@ -188,7 +193,7 @@ impl<K: Key> Item<K> {
     fn finish_with(&mut self, end: End, priority: Option<Priority>) {
         let Self { queue: WorkQueue(queue), held, error, finished } = self;
         *finished = true;
-        let ended_at = queue.timing.then(|| queue.clock.stamp());
+        let ended_at = queue.timing.then(|| queue.clock.read().latest);
         let mut done = None;
         queue.change(|state, wakes| {
             state.finish(held.ended(end, priority, error), ended_at, &queue.clock, wakes, &mut done);
@@ -200,18 +205,17 @@ impl<K: Key> Item<K> {
         &mut self,
         end: End,
         priority: Option<Priority>,
-        stamp: Stamp,
+        now: Moment,
         waker: Option<&Waker>,
     ) -> Option<Asleep> {
         let Self { queue: WorkQueue(queue), held, error, finished } = self;
         *finished = true;
         let mut asleep = None;
-        let time = queue.clock.stamped(stamp);
         let (mut done, mut old) = (None, None); // Keys, to be dropped without the lock.
         queue.change(|state, wakes| {
             let ended = held.ended(end, priority, error);
-            state.finish(ended, queue.timing.then(|| time.stamp()), &time, wakes, &mut done);
-            if let Some(next) = state.take(&time, queue.timing) {
+            state.finish(ended, queue.timing.then_some(now.latest), &now, wakes, &mut done);
+            if let Some(next) = state.take(&now, queue.timing) {
                 *finished = false;
                 old = Some(std::mem::replace(held, next).key);
             } else if let Some(waker) = waker.filter(|_| state.gives_more()) {

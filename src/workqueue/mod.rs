@@ -100,7 +100,7 @@ use std::{fmt, hash::Hash, sync::Arc, time::Duration};
 #[cfg(feature = "bench-internals")]
 #[doc(hidden)]
 pub fn stamp() -> u64 {
-    crate::sync::stamp().nanos()
+    crate::sync::stamp().latest
 }
 
 /// What can be queued. Never implement it. `Debug` is how a key appears in logs and on the debug page. Its `Eq`, `Hash` and `Clone`

@@ -2,7 +2,7 @@
 
 use super::{
     Add, Item, Key, Priority, QueueOptions, Reason, Stats,
-    clock::{Clock, Time, due},
+    clock::{Clock, Moment, Time},
     drain::Drain,
     get::Get,
     limiter::{ByAttempt, Limiter, default_delay},
@@ -13,7 +13,7 @@ use super::{
     table::KeyHash,
     waiters::Wakes,
 };
-use crate::sync::{CalmMutex, Instant, MutexGuard};
+use crate::sync::{CalmMutex, MutexGuard};
 use hashbrown::DefaultHashBuilder;
 use std::{
     fmt,
@@ -85,14 +85,14 @@ impl Limited<'_> {
 
 /// When a key that is added `now` may run.
 #[inline]
-fn moment(add: &Add, limited: Option<Duration>, now: u64) -> When {
+fn when(add: &Add, limited: Option<Duration>, now: Moment) -> When {
     let after = add.after.filter(|after| !after.is_zero());
     let delay = match (after, limited) {
         (Some(after), Some(limited)) => after.min(limited),
         (None, Some(limited)) => limited,
         (after, None) => after.unwrap_or_default(),
     };
-    When::at(due(delay, now), add.rate_limited, add.replace_timer)
+    When::at(now.due(delay), add.rate_limited, add.replace_timer)
 }
 
 impl<K> Clone for WorkQueue<K> {
@@ -147,7 +147,7 @@ impl<K: Key> Shared<K> {
     }
 
     /// Count an attempt of the key and ask the limiter how long it waits.
-    pub(super) fn limit(&self, key: &K, place: Place, now: Instant) -> Duration {
+    pub(super) fn limit(&self, key: &K, place: Place, now: Moment) -> Duration {
         let mut state = self.lock();
         if state.phase != Phase::Open {
             return Duration::ZERO;
@@ -163,6 +163,7 @@ impl<K: Key> Shared<K> {
         let attempt = state.count_attempt(slot);
         drop(state);
         drop(copy);
+        let now = self.clock.instant(now.latest).expect("it was read from the clock");
         let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, now)));
         limited.unwrap_or_else(|panic| {
             discard(panic);
@@ -235,10 +236,9 @@ impl<K: Key> WorkQueue<K> {
         if add.after.is_none() && !add.rate_limited {
             return self.put(hash, key, |_, _| When::Now, how, &self.0.clock);
         }
-        let now = Instant::now();
+        let now = self.0.clock.read();
         let limited = self.limited(hash, &key, &add, now);
-        let now = self.0.clock.since_epoch(now);
-        self.put(hash, key, |state, slot| moment(&add, limited.delay(state, slot), now), how, &now);
+        self.put(hash, key, |state, slot| when(&add, limited.delay(state, slot), now), how, &now);
     }
 
     /// Add many keys alike, for less than one by one: up to 256 of them are taken from the iterator before they are added, under one lock. Others get their turn in between.
@@ -250,7 +250,7 @@ impl<K: Key> WorkQueue<K> {
             if batch.is_empty() {
                 return;
             }
-            let now = Instant::now();
+            let now = self.0.clock.read();
             let mut batch: Vec<_> = batch
                 .into_iter()
                 .map(|key| {
@@ -259,17 +259,16 @@ impl<K: Key> WorkQueue<K> {
                     (hash, Some(key), limited)
                 })
                 .collect();
-            let now = self.0.clock.since_epoch(now);
             self.0.change(|state, wakes| {
                 for (hash, key, limited) in &mut batch {
-                    let when = |state: &mut State<K>, slot| moment(&add, limited.delay(state, slot), now);
+                    let when = |state: &mut State<K>, slot| when(&add, limited.delay(state, slot), now);
                     state.add((*hash, key), when, how, &now, wakes);
                 }
             });
         }
     }
 
-    fn limited(&self, hash: KeyHash, key: &K, add: &Add, now: Instant) -> Limited<'_> {
+    fn limited(&self, hash: KeyHash, key: &K, add: &Add, now: Moment) -> Limited<'_> {
         if !add.rate_limited {
             return Limited::Not;
         }

@@ -10,7 +10,7 @@
 use super::{
     Key, Reason,
     again::Watchers,
-    clock::Time,
+    clock::{Moment, Time},
     ready::Ready,
     reasons::{ReasonIds, Reasons},
     runs::{Held, Run, Runs},
@@ -249,30 +249,26 @@ impl<K: Key> State<K> {
     /// What time it is, for something that happens: what is due by then is ready before that.
     #[inline(always)]
     pub(super) fn now(&mut self, time: &impl Time) -> u64 {
-        if self.wheel.next_due().is_none() {
-            return time.stamp();
-        }
-        let now = time.now();
-        self.pass(now);
-        now
+        let Moment { earliest, latest } = time.read();
+        self.pass(earliest);
+        latest
     }
 
     /// The same for a key that is about to wait for a time. Whether others are ready by now makes no difference to that, so that they may be made so
     /// [a little later](SLACK), many in one go; unless it is in line with them, or due itself.
     #[inline(never)]
     fn now_before(&mut self, at: u32, time: &impl Time) -> u64 {
-        let Some(first) = self.wheel.next_due() else { return time.stamp() };
-        let now = time.now();
+        let Moment { earliest, latest } = time.read();
         let slot = &self.slots[at];
         let apart = match slot.pending {
             Pending::Nothing => true,
-            Pending::Time => slot.ready_at > now,
+            Pending::Time => slot.ready_at > earliest,
             Pending::Worker | Pending::Unpark => false,
         };
-        if !apart || first.saturating_add(SLACK) <= now {
-            self.pass(now);
+        if !apart || self.wheel.next_due().is_some_and(|first| first.saturating_add(SLACK) <= earliest) {
+            self.pass(earliest);
         }
-        now
+        latest
     }
 
     /// Time has passed: make ready what is due.

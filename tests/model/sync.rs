@@ -58,21 +58,17 @@ impl Instant {
     }
 }
 
-/// A moment, in nanoseconds.
+/// A moment, in nanoseconds: here it is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Stamp(u64);
+pub(crate) struct Stamp {
+    pub(crate) earliest: u64,
+    pub(crate) latest: u64,
+}
 
 impl Stamp {
     pub(crate) fn of(clock: Instant) -> Self {
-        Self(clock.0.as_nanos() as u64)
-    }
-
-    pub(crate) fn nanos(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
+        let nanos = clock.0.as_nanos() as u64;
+        Self { earliest: nanos, latest: nanos }
     }
 }
 

@@ -34,6 +34,31 @@ async fn a_delayed_key_is_handed_out_at_its_time_and_not_before() {
     assert_eq!(take(&queue).waited(), Duration::ZERO);
 }
 
+/// On a clock that runs, which the queue reads for less and not exactly: whoever asks for keys all the time gets none early, nor does one who
+/// sleeps, who gets it all the same.
+#[tokio::test]
+async fn no_key_is_early_by_the_real_clock() {
+    let queue = WorkQueue::default();
+    for micros in (0..300).cycle().take(3_000) {
+        let due = Instant::now() + Duration::from_micros(micros);
+        queue.add_after("a", Duration::from_micros(micros));
+        let item = loop {
+            if let Some(item) = queue.try_get() {
+                break item;
+            }
+        };
+        assert!(Instant::now() >= due, "after {micros} us");
+        item.finish(Outcome::done());
+    }
+    for micros in (0..3_000).step_by(100) {
+        let due = Instant::now() + Duration::from_micros(micros);
+        queue.add_after("a", Duration::from_micros(micros));
+        let item = queue.get().await.expect("it is open");
+        assert!(Instant::now() >= due, "after {micros} us");
+        item.finish(Outcome::done());
+    }
+}
+
 // Catalogue 6
 #[tokio::test(start_paused = true)]
 async fn a_getter_that_sleeps_gets_a_delayed_key_at_its_time() {
