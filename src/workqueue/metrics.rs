@@ -53,6 +53,10 @@ impl Probe {
         &self.name
     }
 
+    fn is_alive(&self) -> bool {
+        self.queue.strong_count() > 0
+    }
+
     /// The numbers now; `None` once the queue is gone.
     pub fn stats(&self) -> Option<Stats> {
         self.queue.upgrade().map(|queue| queue.stats())
@@ -106,7 +110,7 @@ pub struct Prometheus {
 impl Metrics for Prometheus {
     fn watch(&self, probe: Probe) {
         let mut probes = self.probes.lock();
-        probes.retain(|other| other.name != probe.name && other.queue.strong_count() > 0);
+        probes.retain(|other| other.name != probe.name && other.is_alive());
         probes.push(probe);
     }
 }
@@ -123,13 +127,10 @@ impl Collector for Prometheus {
 impl Prometheus {
     /// The queues there are; those that are gone are forgotten.
     fn read(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        self.probes.lock().retain(|probe| {
-            let stats = probe.stats();
-            let alive = stats.is_some();
-            rows.extend(stats.map(|stats| (probe.name.to_string(), stats)));
-            alive
-        });
+        // Read without the lock: that may wake getters, or drop what a queue held last, and either may make queues.
+        let probes = self.probes.lock().clone();
+        let rows = probes.iter().filter_map(|probe| Some((probe.name().to_owned(), probe.stats()?))).collect();
+        self.probes.lock().retain(Probe::is_alive);
         rows
     }
 }
