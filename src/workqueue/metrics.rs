@@ -11,6 +11,7 @@ use crate::{
 };
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use std::{
+    collections::HashSet,
     fmt,
     sync::{Arc, Weak},
 };
@@ -72,7 +73,8 @@ impl fmt::Debug for Probe {
 /// Queues on a Prometheus page, with client-go's names and controller-runtime's labels, so that dashboards keep working.
 /// The label `priority` is that of the nearest [`Band`]: three series per queue, whatever priorities are used.
 ///
-/// A clone shares its queues. Of queues with one name, the page shows the one made last. What upstream does not measure:
+/// A clone shares its queues. Of queues with one name, the page shows the one made last of those that are still there. What upstream does not
+/// measure:
 ///
 /// | metric | |
 /// |---|---|
@@ -110,7 +112,7 @@ pub struct Prometheus {
 impl Metrics for Prometheus {
     fn watch(&self, probe: Probe) {
         let mut probes = self.probes.lock();
-        probes.retain(|other| other.name != probe.name && other.is_alive());
+        probes.retain(Probe::is_alive);
         probes.push(probe);
     }
 }
@@ -125,11 +127,21 @@ impl Collector for Prometheus {
 }
 
 impl Prometheus {
-    /// The queues there are; those that are gone are forgotten.
+    /// The queues there are, the last of each name; those that are gone are forgotten.
     fn read(&self) -> Vec<Row> {
         // Read without the lock: that may wake getters, or drop what a queue held last, and either may make queues.
         let probes = self.probes.lock().clone();
-        let rows = probes.iter().filter_map(|probe| Some((probe.name().to_owned(), probe.stats()?))).collect();
+        let mut shown = HashSet::new();
+        let mut rows = Vec::new();
+        for probe in probes.iter().rev() {
+            if !shown.contains(probe.name())
+                && let Some(stats) = probe.stats()
+            {
+                shown.insert(probe.name());
+                rows.push((probe.name().to_owned(), stats));
+            }
+        }
+        rows.reverse();
         self.probes.lock().retain(Probe::is_alive);
         rows
     }

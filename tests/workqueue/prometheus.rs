@@ -272,6 +272,14 @@ fn of_queues_with_one_name_the_page_shows_the_one_made_last() {
     second.add("b");
     let adds = (r#"workqueue_adds_total{name="same",controller="same"}"#, 2.0);
     page.assert(&[adds]);
+    let third = page.queue("same");
+    page.assert(&[(adds.0, 0.0)]);
+    drop(third);
+    page.assert(&[adds]);
+    drop(second);
+    page.assert(&[(adds.0, 1.0)]);
+    drop(first);
+    assert!(!page.text().contains("workqueue"), "{}", page.text());
 }
 
 /// Makes a queue when it is called, once it is to.
