@@ -126,6 +126,29 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    /// Issue 3 fixes it for all groups.
+    #[test]
+    fn a_report_has_the_machine_and_a_row_for_each_pair() {
+        let row = Row {
+            workload: "steady".into(),
+            implementation: "steersman".into(),
+            unit: "ns".into(),
+            median: 2.5,
+            min: 1.0,
+            max: 4.0,
+            samples: 3,
+        };
+        let report = Report { machine: &Machine::here(), quick: false, rows: &[row] };
+        let Value::Object(mut report) = serde_json::to_value(report).unwrap() else { panic!("no object") };
+        assert!(report.remove("machine").is_some_and(|machine| machine["cores"].is_u64()));
+        let rows = json!([{
+            "workload": "steady", "implementation": "steersman", "unit": "ns",
+            "median": 2.5, "min": 1.0, "max": 4.0, "samples": 3,
+        }]);
+        assert_eq!(Value::from(report), json!({ "quick": false, "rows": rows }));
+    }
 
     #[test]
     fn a_report_that_is_there_stays_until_the_new_one_is_written() {
