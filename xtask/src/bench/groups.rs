@@ -137,7 +137,9 @@ const QUEUE_GROUP: Group = Group {
     ],
     served: &[],
     same_objects: false,
-    quick_says: None,
+    quick_says: Some(
+        "quick: the bytes rows are of 250,000 keys instead of a million, and lateness is of 100 instead of 200",
+    ),
     left_out: &[],
 };
 
