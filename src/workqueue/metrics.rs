@@ -11,6 +11,7 @@ use crate::{
 };
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use std::{
+    collections::HashSet,
     fmt,
     sync::{Arc, Weak},
 };
@@ -53,6 +54,10 @@ impl Probe {
         &self.name
     }
 
+    fn is_alive(&self) -> bool {
+        self.queue.strong_count() > 0
+    }
+
     /// The numbers now; `None` once the queue is gone.
     pub fn stats(&self) -> Option<Stats> {
         self.queue.upgrade().map(|queue| queue.stats())
@@ -68,7 +73,8 @@ impl fmt::Debug for Probe {
 /// Queues on a Prometheus page, with client-go's names and controller-runtime's labels, so that dashboards keep working.
 /// The label `priority` is that of the nearest [`Band`]: three series per queue, whatever priorities are used.
 ///
-/// A clone shares its queues. Of queues with one name, the page shows the one made last. What upstream does not measure:
+/// A clone shares its queues. Of queues with one name, the page shows the one made last of those that are still there. What upstream does not
+/// measure:
 ///
 /// | metric | |
 /// |---|---|
@@ -106,7 +112,7 @@ pub struct Prometheus {
 impl Metrics for Prometheus {
     fn watch(&self, probe: Probe) {
         let mut probes = self.probes.lock();
-        probes.retain(|other| other.name != probe.name && other.queue.strong_count() > 0);
+        probes.retain(Probe::is_alive);
         probes.push(probe);
     }
 }
@@ -121,15 +127,22 @@ impl Collector for Prometheus {
 }
 
 impl Prometheus {
-    /// The queues there are; those that are gone are forgotten.
+    /// The queues there are, the last of each name; those that are gone are forgotten.
     fn read(&self) -> Vec<Row> {
+        // Read without the lock: that may wake getters, or drop what a queue held last, and either may make queues.
+        let probes = self.probes.lock().clone();
+        let mut shown = HashSet::new();
         let mut rows = Vec::new();
-        self.probes.lock().retain(|probe| {
-            let stats = probe.stats();
-            let alive = stats.is_some();
-            rows.extend(stats.map(|stats| (probe.name.to_string(), stats)));
-            alive
-        });
+        for probe in probes.iter().rev() {
+            if !shown.contains(probe.name())
+                && let Some(stats) = probe.stats()
+            {
+                shown.insert(probe.name());
+                rows.push((probe.name().to_owned(), stats));
+            }
+        }
+        rows.reverse();
+        self.probes.lock().retain(Probe::is_alive);
         rows
     }
 }

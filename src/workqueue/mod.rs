@@ -20,9 +20,10 @@
 //! * **Looking inside**: [`snapshot`](WorkQueue::snapshot) shows every key, [`stats`](WorkQueue::stats) the numbers, [`Metrics`] exports them.
 //!
 //! Time is tokio's, so tests run on paused time. Delays tick at tokio's millisecond: never early. Nothing is spawned: getters that
-//! sleep keep the time, and due keys are found when someone adds, gets, asks for the length or looks inside. Two getters keep it, so that
-//! one that is alive and not polled makes keys that wait for a time 10 ms late and no more. But a getter that was woken for a key that is ready, and is neither
-//! polled nor dropped, is counted on, as by tokio's `Notify`: poll what you hold, or drop it.
+//! sleep keep the time, and due keys are made ready when someone adds, gets, or asks for the length or the numbers; by an `add_after` only from
+//! 65 us after the first of them is due, many in one go. A [`snapshot`](WorkQueue::snapshot) shows them as ready, but does not make them so. Two
+//! getters keep the time, so that one that is alive and not polled makes keys that wait for a time 10 ms late and no more. But a getter
+//! that was woken for a key that is ready, and is neither polled nor dropped, is counted on, as by tokio's `Notify`: poll what you hold, or drop it.
 //!
 //! What holds the lock longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
 //! takes some 30 ns for each of them; so does tidying up, about once for every million keys that came and went if so many were there at once.

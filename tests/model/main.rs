@@ -23,8 +23,8 @@ use shuttle::{
 };
 use std::{
     pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
+    sync::{Arc, Weak},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 use workqueue::{Item, Outcome, WorkQueue};
@@ -192,6 +192,37 @@ fn soak_a_run_learns_that_its_key_is_queued_again() {
         queue.add("key");
         join([run]);
         assert_eq!(queue.len(), 1);
+    });
+}
+
+/// A waker that shows whether somebody keeps it.
+struct Kept;
+
+impl Wake for Kept {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Nothing races here: it needs what only the crate's own code can call, and a lock, which the queue's unit tests do not have.
+#[test]
+fn waits_of_a_run_that_are_dropped_leave_nothing_behind() {
+    schedules::check(1, || {
+        let queue = WorkQueue::default();
+        queue.add("key");
+        let item = queue.try_get().expect("the key is there");
+        let (_, watch) = item.reasons_and_watch();
+        let kept: Vec<Weak<Kept>> = (0..100)
+            .map(|_| {
+                let mut wait = pin!(watch.queued_again());
+                let tasks = [Arc::new(Kept), Arc::new(Kept)];
+                for task in &tasks {
+                    assert!(wait.as_mut().poll(&mut Context::from_waker(&Waker::from(task.clone()))).is_pending());
+                }
+                assert_eq!(Arc::strong_count(&tasks[0]), 1, "another task waits now");
+                Arc::downgrade(&tasks[1])
+            })
+            .collect();
+        assert!(kept.iter().all(|task| task.strong_count() == 0));
+        drop(item);
     });
 }
 

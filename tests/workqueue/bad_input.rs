@@ -1,13 +1,17 @@
 //! Odd and wrong input: defined, and never a panic or a lost key.
 
 use crate::support::{ByHand, Random, at, because, ms, run, run_all, secs, take, with_limiter, with_share};
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 use steersman::{
     object::ObjectKey,
-    workqueue::{Add, Limiter, Outcome, Priority, QueueOptions, WorkQueue},
+    workqueue::{Add, Limiter, Outcome, Priority, Prometheus, QueueOptions, WorkQueue},
 };
 use tokio::time::{advance, timeout};
 
@@ -260,10 +264,19 @@ fn priorities_at_their_limits_are_allowed() {
 
 #[test]
 fn a_name_may_be_anything() {
+    let (metrics, mut registry) = (Prometheus::default(), Registry::default());
+    registry.register_collector(Box::new(metrics.clone()));
     for name in ["", " ", "\"\\\n", "ü", &"x".repeat(10_000)] {
-        let queue = WorkQueue::new(QueueOptions { name: name.into(), ..QueueOptions::default() });
+        let options =
+            QueueOptions { name: name.into(), metrics: Some(Arc::new(metrics.clone())), ..QueueOptions::default() };
+        let queue = WorkQueue::new(options);
         queue.add("a");
         run(&queue, &"a");
+        let mut page = String::new();
+        encode(&mut page, &registry).expect("it can be encoded");
+        let escaped = name.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
+        let shown = page.contains(&format!("workqueue_adds_total{{name=\"{escaped}\",controller=\"{escaped}\"}} 1\n"));
+        assert_eq!(shown, !name.is_empty(), "{page}");
     }
 }
 

@@ -1,10 +1,24 @@
 //! The Prometheus page: upstream's names and labels.
 
-use crate::support::{at, ms, run, take};
+use crate::support::{at, ms, run, secs, take};
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock, mpsc},
+    task::{Context, Wake, Waker},
+    thread,
+};
 use steersman::workqueue::{Add, Limiter, Outcome, Prometheus, QueueOptions, WorkQueue};
-use tokio::time::advance;
+use tokio::{runtime, time::advance};
+
+fn queue(metrics: &Prometheus, name: &str) -> WorkQueue<&'static str> {
+    WorkQueue::new(QueueOptions {
+        name: name.into(),
+        share: 0,
+        metrics: Some(Arc::new(metrics.clone())),
+        ..QueueOptions::default()
+    })
+}
 
 struct Page {
     metrics: Prometheus,
@@ -20,12 +34,7 @@ impl Page {
     }
 
     fn queue(&self, name: &str) -> WorkQueue<&'static str> {
-        WorkQueue::new(QueueOptions {
-            name: name.into(),
-            share: 0,
-            metrics: Some(Arc::new(self.metrics.clone())),
-            ..QueueOptions::default()
-        })
+        queue(&self.metrics, name)
     }
 
     fn text(&self) -> String {
@@ -261,5 +270,53 @@ fn of_queues_with_one_name_the_page_shows_the_one_made_last() {
     first.add("a");
     second.add("a");
     second.add("b");
-    assert!((page.value(r#"workqueue_adds_total{name="same",controller="same"}"#) - 2.0).abs() < 1e-9);
+    let adds = (r#"workqueue_adds_total{name="same",controller="same"}"#, 2.0);
+    page.assert(&[adds]);
+    let third = page.queue("same");
+    page.assert(&[(adds.0, 0.0)]);
+    drop(third);
+    page.assert(&[adds]);
+    drop(second);
+    page.assert(&[(adds.0, 1.0)]);
+    drop(first);
+    assert!(!page.text().contains("workqueue"), "{}", page.text());
+}
+
+/// Makes a queue when it is called, once it is to.
+struct Maker {
+    metrics: OnceLock<Prometheus>,
+    made: OnceLock<WorkQueue<&'static str>>,
+}
+
+impl Wake for Maker {
+    fn wake(self: Arc<Self>) {
+        if let Some(metrics) = self.metrics.get() {
+            self.made.get_or_init(|| queue(metrics, "made"));
+        }
+    }
+}
+
+#[test]
+fn a_getter_that_is_woken_by_the_reading_of_the_page_may_make_a_queue() {
+    let (done, made) = mpsc::channel();
+    let read = async move {
+        let page = Page::new();
+        let queue = page.queue("site");
+        queue.add_after("a", ms(10));
+        let maker = Arc::new(Maker { metrics: OnceLock::new(), made: OnceLock::new() });
+        let waker = Waker::from(maker.clone());
+        let mut get = Box::pin(queue.get());
+        assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        advance(ms(10)).await;
+        // Not by the timer, but by the page, on which the key is ready.
+        maker.metrics.set(page.metrics.clone()).expect("set once");
+        page.text();
+        done.send(maker.made.get().is_some() && page.text().contains("made")).expect("somebody waits");
+    };
+    // Whoever is wrong here hangs, and only this thread.
+    thread::spawn(|| {
+        let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(read);
+    });
+    assert_eq!(made.recv_timeout(secs(60)), Ok(true), "the page is read, and the queue was made meanwhile");
 }

@@ -16,7 +16,7 @@ use crate::{
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the tests whose name contains this
+    /// Only the tests whose name, `target::module::test`, contains this
     name: Option<String>,
     /// Seconds for each test
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
@@ -36,10 +36,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             soaks.push((executable, tests));
         }
     }
-    let all: Vec<String> = soaks.iter().flat_map(|(_, tests)| tests.clone()).collect();
+    let all: Vec<String> = soaks
+        .iter()
+        .flat_map(|(executable, tests)| tests.iter().map(|test| full_name(&executable.target, test)))
+        .collect();
     if let Some(name) = &options.name {
-        for (_, tests) in &mut soaks {
-            tests.retain(|test| test.contains(name.as_str()));
+        for (executable, tests) in &mut soaks {
+            tests.retain(|test| is_chosen(name, &executable.target, test));
         }
         soaks.retain(|(_, tests)| !tests.is_empty());
         if soaks.is_empty() && !all.is_empty() {
@@ -87,6 +90,15 @@ fn soak_tests(executable: &Executable) -> Result<Vec<String>> {
     Ok(names(&listed))
 }
 
+/// Tests in the root of an executable, as those of `tests/model` are, have nothing in their own names that tells where they are.
+fn full_name(target: &str, test: &str) -> String {
+    format!("{target}::{test}")
+}
+
+fn is_chosen(name: &str, target: &str, test: &str) -> bool {
+    full_name(target, test).contains(name)
+}
+
 /// The tests in a terse libtest listing: `module::name: test` each.
 fn names(listing: &str) -> Vec<String> {
     listing.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
@@ -100,5 +112,14 @@ mod tests {
     fn only_tests_are_read_from_a_listing() {
         let listing = "workqueue::a_soak: test\nsome_soak_bench: benchmark\nother::soak_fuzz: test\n";
         assert_eq!(names(listing), ["workqueue::a_soak", "other::soak_fuzz"]);
+    }
+
+    #[test]
+    fn a_test_is_chosen_by_a_part_of_its_name_or_of_its_executables() {
+        assert!(is_chosen("model", "model", "soak_no_getter_sleeps"));
+        assert!(is_chosen("model", "steersman", "cache::fan::model::soak_nothing_is_lost"));
+        assert!(is_chosen("getter", "model", "soak_no_getter_sleeps"));
+        assert!(is_chosen("model::soak_no", "model", "soak_no_getter_sleeps"));
+        assert!(!is_chosen("model", "workqueue", "stress::soak_no_add_is_lost"));
     }
 }

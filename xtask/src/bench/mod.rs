@@ -16,7 +16,11 @@ mod rows;
 mod server;
 mod table;
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs::{self, OpenOptions},
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, builder::PossibleValuesParser};
@@ -69,6 +73,13 @@ struct Report<'a> {
     rows: &'a [Row],
 }
 
+/// An error if it cannot. What is there stays: a run that fails costs nobody the report of the one before.
+fn can_be_written(file: &Path) -> Result<()> {
+    let opened = OpenOptions::new().append(true).create(true).open(file);
+    opened.with_context(|| format!("cannot write {}: does its folder exist?", file.display()))?;
+    Ok(())
+}
+
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let begun = Instant::now();
     let group = GROUPS
@@ -77,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         .with_context(|| format!("there is no group `{}`", options.group))?;
     if let Some(file) = &options.json {
         // Found out now rather than after ten minutes.
-        fs::write(file, "").with_context(|| format!("cannot write {}: does its folder exist?", file.display()))?;
+        can_be_written(file)?;
     }
 
     let root = process::root()?;
@@ -110,4 +121,45 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         eprintln!("written to {}", file.display());
     }
     Ok(measured.complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// Issue 3 fixes it for all groups.
+    #[test]
+    fn a_report_has_the_machine_and_a_row_for_each_pair() {
+        let row = Row {
+            workload: "steady".into(),
+            implementation: "steersman".into(),
+            unit: "ns".into(),
+            median: 2.5,
+            min: 1.0,
+            max: 4.0,
+            samples: 3,
+        };
+        let report = Report { machine: &Machine::here(), quick: false, rows: &[row] };
+        let Value::Object(mut report) = serde_json::to_value(report).unwrap() else { panic!("no object") };
+        assert!(report.remove("machine").is_some_and(|machine| machine["cores"].is_u64()));
+        let rows = json!([{
+            "workload": "steady", "implementation": "steersman", "unit": "ns",
+            "median": 2.5, "min": 1.0, "max": 4.0, "samples": 3,
+        }]);
+        assert_eq!(Value::from(report), json!({ "quick": false, "rows": rows }));
+    }
+
+    #[test]
+    fn a_report_that_is_there_stays_until_the_new_one_is_written() {
+        let folder = std::env::temp_dir().join(format!("xtask-report-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("report.json");
+        can_be_written(&file).unwrap();
+        fs::write(&file, "{}").unwrap();
+        can_be_written(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
+        assert!(can_be_written(&folder.join("none/report.json")).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
