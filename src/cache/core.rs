@@ -8,6 +8,7 @@
 //! became. What can no longer be read stays as it was until it can be again, or is gone; what never could is only counted.
 
 use super::{
+    erased::Settled,
     fan::{Cursor, Event, Fan, Publisher},
     ledger::{Fate, Ledger},
     life::first,
@@ -163,7 +164,12 @@ impl<P: Payload> Core<P> {
 
     /// Whether a namespace's objects are kept, and were listed: what is not there then is not on the server.
     pub(crate) fn knows(&self, namespace: &str) -> bool {
-        self.parts.read().know(namespace)
+        self.settled().know(namespace)
+    }
+
+    /// While this is held no part comes, goes, or is said to be listed; a list is in the store before that.
+    pub(super) fn settled(&self) -> Settled<'_> {
+        self.parts.read()
     }
 
     /// Up to where they are; `None` if they are not kept, or were not listed yet.
