@@ -128,8 +128,7 @@ impl<P: Payload> Core<P> {
             return;
         }
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
-        let reached = if self.is_listed() { parts.reached() } else { None };
-        let revision = reached.unwrap_or_else(|| self.store.revision());
+        let revision = parts.revision(self.published());
         let changes = self.replace(About::Namespace(namespace), Vec::new(), &[], revision, false);
         self.ledger.leave(namespace);
         self.judge(&parts);
@@ -143,11 +142,17 @@ impl<P: Payload> Core<P> {
         parts.all_joined();
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let of_none = |key: &ObjectKey| !parts.have(key);
-        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], self.store.revision(), false);
+        let revision = parts.revision(self.published());
+        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], revision, false);
         self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
         drop(parts);
         self.tally.happened(changes, Instant::now());
+    }
+
+    /// The revision that readers were told, if they are served.
+    pub(super) fn published(&self) -> Option<u64> {
+        self.is_listed().then(|| self.store.revision())
     }
 
     /// The conditions that it comes to be in.
