@@ -249,6 +249,9 @@ impl<K: KubeObject> Informer<K> {
     ///
     /// The function must say the same of the same object each time. In a compact informer each object that comes, changes or goes is decoded for it.
     ///
+    /// A list goes into memory in one go, and every object that is new in it, or is replaced or gone, is decoded and indexed there: with some ten thousand of them
+    /// that thread of the runtime does nothing else for as long as that takes. Where that is too long, keep the kind typed, or give the cache a runtime of its own.
+    ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
     /// # use steersman::cache::{CacheError, Informer};
