@@ -90,7 +90,8 @@ fn tell_apart(rows: &mut [Row]) {
         let times: &mut u32 = seen.entry(row.labels()).or_default();
         *times += 1;
         if *times > 1 {
-            row.scope = format!("{} ({times})", row.scope).trim_start().to_owned();
+            let space = if row.scope.is_empty() { "" } else { " " };
+            row.scope = format!("{}{space}({times})", row.scope);
         }
     }
 }
