@@ -17,7 +17,7 @@ pub(crate) struct Asked<'a> {
 impl<K> Query<K> {
     pub(crate) fn asked(&self) -> Asked<'_> {
         Asked {
-            namespace: self.namespace.as_deref().filter(|namespace| !namespace.is_empty()),
+            namespace: self.namespace.as_deref(),
             labels: self.labels.as_ref(),
             fields: self.fields.as_ref(),
             indexed: !self.indexes.is_empty(),

@@ -8,6 +8,7 @@
 //! became. What can no longer be read stays as it was until it can be again, or is gone; what never could is only counted.
 
 use super::{
+    erased::Settled,
     fan::{Cursor, Event, Fan, Publisher},
     ledger::{Fate, Ledger},
     life::first,
@@ -127,8 +128,7 @@ impl<P: Payload> Core<P> {
             return;
         }
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
-        let reached = if self.is_listed() { parts.reached() } else { None };
-        let revision = reached.unwrap_or_else(|| self.store.revision());
+        let revision = parts.revision(self.published());
         let changes = self.replace(About::Namespace(namespace), Vec::new(), &[], revision, false);
         self.ledger.leave(namespace);
         self.judge(&parts);
@@ -142,11 +142,17 @@ impl<P: Payload> Core<P> {
         parts.all_joined();
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let of_none = |key: &ObjectKey| !parts.have(key);
-        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], self.store.revision(), false);
+        let revision = parts.revision(self.published());
+        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], revision, false);
         self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
         drop(parts);
         self.tally.happened(changes, Instant::now());
+    }
+
+    /// The revision that readers were told, if they are served.
+    pub(super) fn published(&self) -> Option<u64> {
+        self.is_listed().then(|| self.store.revision())
     }
 
     /// The conditions that it comes to be in.
@@ -163,7 +169,12 @@ impl<P: Payload> Core<P> {
 
     /// Whether a namespace's objects are kept, and were listed: what is not there then is not on the server.
     pub(crate) fn knows(&self, namespace: &str) -> bool {
-        self.parts.read().know(namespace)
+        self.settled().know(namespace)
+    }
+
+    /// While this is held no part comes, goes, or is said to be listed; a list is in the store before that.
+    pub(super) fn settled(&self) -> Settled<'_> {
+        self.parts.read()
     }
 
     /// Up to where they are; `None` if they are not kept, or were not listed yet.

@@ -4,6 +4,7 @@ use super::{
     core::{Condition, Core},
     fan::{self, Cursor, Item},
     ledger::{Fate, Ledger},
+    parts::Parts,
     reflect::{Failure, Place, Reflector},
     resync::Periods,
     stats::{InformerStats, ObjectSize},
@@ -14,6 +15,7 @@ use crate::{
     event::Event,
     object::{AnyKind, Body, Meta, Object, ObjectKey, Payload},
 };
+use parking_lot::RwLockReadGuard;
 use std::{
     any::Any,
     future::Future,
@@ -26,6 +28,8 @@ use tokio::sync::watch;
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+pub(super) type Settled<'a> = RwLockReadGuard<'a, Parts>;
+
 /// An informer that knows what it keeps finds that out by [`Any`].
 pub(super) trait Informing: Any + Send + Sync {
     fn get(&self, key: &ObjectKey) -> Option<Body>;
@@ -34,6 +38,8 @@ pub(super) trait Informing: Any + Send + Sync {
     fn revision(&self) -> u64;
     /// See [`Core::knows`].
     fn knows(&self, namespace: &str) -> bool;
+    /// See [`Core::settled`].
+    fn settled(&self) -> Settled<'_>;
     /// Gives the number of the index.
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize;
     fn remove_index(&self, number: usize);
@@ -190,6 +196,10 @@ impl<P: Payload> Informing for Core<P> {
 
     fn knows(&self, namespace: &str) -> bool {
         Core::knows(self, namespace)
+    }
+
+    fn settled(&self) -> Settled<'_> {
+        Core::settled(self)
     }
 
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize {

@@ -5,9 +5,10 @@
 use super::{
     Cache, CacheError, Events, Index, InformerStats, ObjectSize, Query, View,
     core::{Condition, Core},
-    erased::Informing,
+    erased::{Informing, Settled},
     ledger::{Pending, Token, Wanted},
     life::{Lease, first},
+    parts::Parts,
     registry::WeakCache,
     resync::Periods,
     store::Lookup,
@@ -121,11 +122,17 @@ impl<K> Informer<K> {
 
     /// Of a namespace that is not kept nothing is known, not even that there is nothing. The empty one is where cluster-scoped objects are.
     pub(super) fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
+        self.check_keeps_at(namespace, None)
+    }
+
+    /// The same, as it is while the parts are `settled`.
+    fn check_keeps_at(&self, namespace: Option<&str>, settled: Option<&Parts>) -> Result<(), CacheError> {
+        let knows = |namespace: &str| settled.map_or_else(|| self.core.knows(namespace), |parts| parts.know(namespace));
         let scope = self.lease.scope();
         let keeps = |namespace: &str| match scope.labelled {
             _ if self.lease.is_whole() => true,
             None => scope.parts.contains_key(&None) || scope.selectors(namespace).is_some(),
-            Some(_) => !self.core.is_listed() || self.core.knows(namespace),
+            Some(_) => !self.core.is_listed() || knows(namespace),
         };
         match namespace {
             Some(namespace) if !namespace.is_empty() && !keeps(namespace) => {
@@ -133,6 +140,12 @@ impl<K> Informer<K> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// While this is held no namespace comes to be kept, and none leaves: what the store shows of it, and whether it is kept, are of one moment. `None` where
+    /// it is always the same ones.
+    fn settled(&self) -> Option<Settled<'_>> {
+        self.lease.scope().labelled.is_some().then(|| self.core.settled())
     }
 
     pub(super) fn check_synced(&self) -> Result<(), CacheError> {
@@ -166,11 +179,19 @@ impl<K: KubeObject> Informer<K> {
                 self.core.get(key).map(|body| body.decode()).transpose()?
             }
         };
-        if found.is_none() {
-            // What is there is kept: only who finds nothing has to know.
-            self.check_keeps(key.namespace())?;
-        }
-        Ok(found)
+        // What is there is kept: only who finds nothing has to know.
+        if found.is_some() { Ok(found) } else { self.get_kept(key) }
+    }
+
+    /// An object that was not there a moment ago; an error if nothing is kept of its namespace.
+    fn get_kept(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
+        let found = {
+            let settled = self.settled();
+            self.check_keeps_at(key.namespace(), settled.as_deref())?;
+            // Its namespace may have been listed since: that it is kept now says nothing of what was found before.
+            settled.and_then(|_settled| self.core.get(key))
+        };
+        Ok(found.map(|body| body.decode()).transpose()?)
     }
 
     /// The objects that `query` is about, all as they were at one moment. One that cannot be read as a `K` fails it, and so does a namespace of which
@@ -208,6 +229,10 @@ impl<K: KubeObject> Informer<K> {
             return Err(CacheError::FieldOfMetadata { kind: self.kind().to_owned(), field: field.to_owned() });
         }
         self.check_keeps(query.namespace.as_deref())?;
+        // Before a sync it is not known what is kept.
+        self.check_synced()?;
+        let settled = query.namespace.as_ref().and_then(|_| self.settled());
+        self.check_keeps_at(query.namespace.as_deref(), settled.as_deref())?;
         self.select(query.namespace.as_deref(), &lookups)
     }
 
@@ -223,6 +248,9 @@ impl<K: KubeObject> Informer<K> {
     /// Find objects by what `values` says of them; also while running. Dropping the index removes it.
     ///
     /// The function must say the same of the same object each time. In a compact informer each object that comes, changes or goes is decoded for it.
+    ///
+    /// A list goes into memory in one go, and every object that is new in it, or is replaced or gone, is decoded and indexed there: with some ten thousand of them
+    /// that thread of the runtime does nothing else for as long as that takes. Where that is too long, keep the kind typed, or give the cache a runtime of its own.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -306,3 +334,6 @@ impl InformerState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,10 +7,15 @@ use crate::page::{Named, Page};
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 /// The informers of caches as metrics, labelled `cluster`, `group`, `version`, `kind` and `scope`. `cluster` is empty, which to Prometheus is no label at all, for
-/// the one that it was made with; `scope`, where an informer keeps all objects of its kind. It does not keep caches alive. A clone shares them.
+/// the one that it was made with; `scope`, where an informer keeps all objects of its kind. Where several keep the same, the scope of all but one ends in a number. It
+/// does not keep caches alive. A clone shares them.
 ///
 /// | metric | |
 /// |---|---|
@@ -72,7 +77,22 @@ impl CacheMetrics {
             let informers = cache.map(|cache| cache.rows()).unwrap_or_default();
             informers.into_iter().map(move |row| Row { cluster: cluster.clone(), ..row })
         };
-        known.into_iter().flat_map(of_one).collect()
+        let mut rows: Vec<_> = known.into_iter().flat_map(of_one).collect();
+        tell_apart(&mut rows);
+        rows
+    }
+}
+
+/// Two informers can be of the same, if they were declared before that was known. A page on which a series is twice is refused as a whole.
+fn tell_apart(rows: &mut [Row]) {
+    let mut seen = HashMap::new();
+    for row in rows {
+        let times: &mut u32 = seen.entry(row.labels()).or_default();
+        *times += 1;
+        if *times > 1 {
+            let space = if row.scope.is_empty() { "" } else { " " };
+            row.scope = format!("{}{space}({times})", row.scope);
+        }
     }
 }
 

@@ -10,6 +10,8 @@
 //! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`], as objects or as a [`View`] of them; and tells [`Events`].
 //! * A kind that the server does not have is waited for, and so is one that goes away; [`Cache::remove`] is for kinds that are not wanted any more.
 //! * [`Cache::run_until`] does the work. Before the first list has come, reads fail and say why: an empty answer would be a lie.
+//!   A list is read with pauses for other tasks, but put into memory in one go, so that readers see all of it or nothing: what an index of a compact
+//!   informer costs there, [`Informer::index`] says.
 //!
 //! | kept as | declared by | reads | memory |
 //! |---|---|---|---|

@@ -35,8 +35,7 @@ impl<P: Payload> Part<P> {
         let before = state.revision;
         // A list says where the server is now, even if it was set back. Anything else that is older comes late.
         let revision = if is_list { revision } else { before.map_or(revision, |before| before.max(revision)) };
-        let (reached, all) = parts.reached_with(state, revision);
-        let changes = change(if all || self.core.is_listed() { reached } else { 0 }, &parts, before);
+        let changes = change(parts.revision_with(state, revision, self.core.published()), &parts, before);
         let mut parts = RwLockUpgradableReadGuard::upgrade(parts);
         if let Some(state) = parts.get_mut(namespace) {
             (state.revision, state.heard) = (Some(revision), Some(now));

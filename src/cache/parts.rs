@@ -1,7 +1,7 @@
 //! The parts of an informer: one of everything, one for each namespace, or both, where the first has what no other one has. Namespaces may come and go.
 //!
 //! What holds: an object belongs to one part; the revision of the whole is the smallest of those parts that were listed, and there is none before all
-//! were listed once.
+//! were listed once. While one of them is as it was before the loops were started again, so is the revision.
 
 use super::core::Condition;
 use crate::object::ObjectKey;
@@ -133,16 +133,32 @@ impl Parts {
         self.all().filter_map(|part| part.heard).min()
     }
 
-    /// Up to where those are that were listed.
-    pub(super) fn reached(&self) -> Option<u64> {
-        self.all().filter_map(|part| part.revision).min()
+    /// The revision of the whole; 0 until all were listed. `published` is the one that it had, if they were before.
+    pub(super) fn revision(&self, published: Option<u64>) -> u64 {
+        self.of_whole(self.all(), None, published)
     }
 
-    /// The same, and whether all were listed, once one of them is at this revision.
-    pub(super) fn reached_with(&self, one: &State, revision: u64) -> (u64, bool) {
-        let others = || self.all().filter(|other| !ptr::eq(*other, one)).map(|other| other.revision);
-        let reached = others().flatten().fold(revision, u64::min);
-        (reached, self.known && others().all(|revision| revision.is_some()))
+    /// The same, once one of them is at this revision.
+    pub(super) fn revision_with(&self, one: &State, revision: u64, published: Option<u64>) -> u64 {
+        self.of_whole(self.all().filter(|other| !ptr::eq(*other, one)), Some(revision), published)
+    }
+
+    fn of_whole<'a>(
+        &self,
+        parts: impl Iterator<Item = &'a State> + Clone,
+        reached: Option<u64>,
+        published: Option<u64>,
+    ) -> u64 {
+        let reached = parts.clone().filter_map(|part| part.revision).chain(reached).min();
+        let mut unlisted = parts.filter(|part| part.revision.is_none()).peekable();
+        let all = self.known && unlisted.peek().is_none();
+        // What these have is what they had when the loops were started again.
+        let are_old = self.earlier.iter().any(|name| !self.are(name)) || unlisted.any(|part| part.listed_before);
+        match (reached, published) {
+            (Some(reached), Some(published)) if are_old => reached.min(published),
+            (Some(reached), published) if all || published.is_some() => reached,
+            (_, published) => published.unwrap_or_default(),
+        }
     }
 
     /// The worst of them is how the informer is.
@@ -159,7 +175,7 @@ impl Parts {
         all.fold(known, |worst, one| if rank(one) > rank(worst) { one } else { worst })
     }
 
-    fn all(&self) -> impl Iterator<Item = &State> {
+    fn all(&self) -> impl Iterator<Item = &State> + Clone {
         self.rest.iter().chain(self.namespaces.values())
     }
 }

@@ -32,9 +32,9 @@ pub struct Query<K> {
 }
 
 impl<K: 'static> Query<K> {
-    /// Only in this namespace; in all with `None`. The empty one is where cluster-scoped objects are.
+    /// Only in this namespace; in all with `None`. The empty one is as if none was said, in memory and live, as in client-go.
     pub fn namespace(self, namespace: Option<&str>) -> Self {
-        Self { namespace: namespace.map(Into::into), ..self }
+        Self { namespace: namespace.filter(|name| !name.is_empty()).map(Into::into), ..self }
     }
 
     /// Only those with such labels, as in `kubectl -l`. Parsed here, once: keep the query if it is used often.

@@ -60,7 +60,9 @@ impl Declared {
     /// What is kept, for people.
     pub(super) fn words(&self) -> String {
         if self.namespaced() == Some(false) {
-            return Scope::from(self.plan.whole.clone()).to_string();
+            let whole = Scope::from(self.plan.whole.clone()).to_string();
+            // Who reads of it beside his own of the same selector sees why there are two.
+            return if self.plan.scope.own { format!("{whole}; for the cache itself") } else { whole };
         }
         self.plan.scope.to_string()
     }

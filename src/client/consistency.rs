@@ -17,7 +17,8 @@ use std::time::Duration;
 /// How long a read waits if nothing else is said: long for a watch that is well, short for a person.
 pub(crate) const BOUND: Duration = Duration::from_secs(5);
 
-/// What a cached read does while the cache does not have what was written through this client, or one that it was made from or that was made from it.
+/// What a cached read does while the cache does not have what was written through this client, or one that it was made from or that was made from it, if that one
+/// has the cache, too: what is written through a client without it, as the one that [`with_cache`](Client::with_cache) was called on, nobody notes.
 ///
 /// A read of one object is about the writes of that object, a list about those of its kind, in its namespace if it has one; both about writes whose answer was
 /// in when the read began, and no later ones. Writes never wait. What the cache's selectors leave out is not waited for.
@@ -72,7 +73,7 @@ impl Client {
         self.with(|settings| settings.consistency = consistency)
     }
 
-    /// Until the cache has all that was written before through this client and its relatives, whatever its kind. At most
+    /// Until the cache has all that was written before through this client and those of its relatives that have the cache, whatever its kind. At most
     /// as long as [`Consistency::Block`] says, and 5 s if it is something else; then it is [`Behind`](crate::cache::CacheError::Behind). It never will if the
     /// cache has [`Ended`](crate::cache::CacheError::Ended).
     ///

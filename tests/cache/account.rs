@@ -1,10 +1,11 @@
 //! What the cache says of itself: numbers, metrics, and what it does not do.
 
-use super::support::{make, running, until};
+use super::support::{cache, make, running, until};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Resource,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams},
+    core::GroupVersionKind,
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use std::{
     time::Duration,
 };
 use steersman::{
-    cache::{CacheMetrics, Informer, Notice, Query, Select},
+    cache::{CacheMetrics, CacheOptions, Informer, Namespaces, Notice, Query, Select},
     object::ObjectKey,
     testing::{Embedded, Env, TestServer},
 };
@@ -198,4 +199,36 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
     drop(namespaces);
     cache.stop().await;
     assert_eq!(page(&registry), "# EOF\n", "and the cache is not kept alive");
+}
+
+/// A page on which a series is twice is refused as a whole.
+#[tokio::test(start_paused = true)]
+async fn no_series_is_there_twice_whatever_the_informers_keep() {
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    let cache = cache(&client, CacheOptions::default());
+    // It declares an informer of these namespaces for itself.
+    let tenants = Select::<ConfigMap>::new().namespaces(Namespaces::Labelled("tenant".into()));
+    let _maps = cache.informer_of(tenants).expect("it is new");
+    let _namespaces = cache.informer_of(Select::<Namespace>::new().labels("tenant")).expect("it is new");
+    // Declared before anybody knows that they mean the same.
+    let nodes = || Select::dynamic(GroupVersionKind::gvk("", "v1", "Node"));
+    let _nodes = [nodes(), nodes().namespaces(Namespaces::Labelled("tenant".into()))]
+        .map(|nodes| cache.informer_of(nodes).expect("nobody knows"));
+    cache.await_synced().await.expect("they sync");
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(CacheMetrics::new(&cache)));
+    let text = page(&registry);
+    cache.stop().await;
+    let mut seen = BTreeMap::new();
+    for (series, _) in text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' ')) {
+        *seen.entry(series).or_insert(0) += 1;
+    }
+    let twice: Vec<_> = seen.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    for (kind, many) in [("ConfigMap", 1), ("Namespace", 2), ("Node", 2)] {
+        let kind = format!("kind=\"{kind}\"");
+        let series = seen.keys().filter(|name| name.starts_with("steersman_cache_synced") && name.contains(&kind));
+        assert_eq!(series.count(), many, "{kind} in\n{text}");
+    }
 }

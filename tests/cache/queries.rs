@@ -6,6 +6,7 @@ use kube_client::core::GroupVersionKind;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use steersman::{
     cache::{Cache, CacheError, Informer, Query, Select},
+    client,
     object::{Metadata, ObjectKey},
     testing::{Env, TestServer},
 };
@@ -62,6 +63,21 @@ steersman::env_test! {
         assert!(namespaces.list(&Query::default().namespace(Some("default")).index(&by_name, namespace.clone()))?.is_empty());
         let named = Query::default().fields(&format!("metadata.name={namespace},metadata.namespace="))?;
         assert_eq!(namespaces.list(&named)?.len(), 1);
+        cache.stop().await;
+        Ok(())
+    }
+
+    /// As client-go's `InNamespace("")`, which is no restriction.
+    async fn the_empty_namespace_means_all_of_them_in_memory_and_live(env: Env) -> anyhow::Result<()> {
+        let (client, one, two) = (env.client()?, env.namespace("empty-one").await?, env.namespace("empty-two").await?);
+        make(&client, &one, "a", &one).await;
+        make(&client, &two, "b", &one).await;
+        let cache = running(client.clone(), &[&one, &two]);
+        cache.informer::<ConfigMap>()?.await_synced().await?;
+        let cached = client::Client::new(client)?.with_cache(Cache::clone(&cache));
+        let query = Query::<ConfigMap>::default().namespace(Some("")).labels(&format!("app={one}"))?.sorted();
+        assert_eq!(names(&cached.live().list(&query).await?), ["a", "b"]);
+        assert_eq!(names(&cached.list(&query).await?), ["a", "b"]);
         cache.stop().await;
         Ok(())
     }

@@ -1,3 +1,4 @@
+mod revisions;
 mod unread;
 
 use super::*;

@@ -52,6 +52,22 @@ pub(super) enum Wants {
     },
 }
 
+impl Wants {
+    /// Whether who shows the newer one, of the same key, shows this one, too.
+    fn is_contained_in(&self, newer: &Self) -> bool {
+        match (self, newer) {
+            (Self::Revision(this), Self::Revision(newer)) => this <= newer,
+            // Only if another version was written since: a list that has that one cannot have the object that was deleted before it. Of one that is from an unknown
+            // time nothing is known but that the newer object is not in it, and it may be too old for that.
+            (
+                Self::Gone { uid, or_deleting, after },
+                Self::Gone { uid: newer, or_deleting: newer_or, after: since },
+            ) => after < since && (uid != newer || or_deleting >= newer_or),
+            _ => false,
+        }
+    }
+}
+
 /// What is told of a key while its deletion is on its way.
 struct Announced {
     key: ObjectKey,
@@ -207,16 +223,6 @@ impl State {
             self.stats.last_lag = Duration::ZERO;
             return;
         }
-        // One that nobody waits for is contained in this one. So there is at most one for each key, client and scope that lives, however long nothing comes.
-        let is_contained = |id: &Id| {
-            let entry = &self.entries[id];
-            let is_older = matches!(entry.wants, Wants::Revision(older) if older <= revision);
-            is_older && entry.waiters.is_empty() && writer.stands_for(&entry.writer)
-        };
-        let contained: Vec<_> = self.keys.get(key).into_iter().flatten().copied().filter(is_contained).collect();
-        for id in contained {
-            self.take(id);
-        }
         self.insert(key, Wants::Revision(revision), writer, now);
     }
 
@@ -349,7 +355,18 @@ impl State {
         self.last_id
     }
 
+    /// What nobody waits for and is contained in this one is taken out. So one client that makes and deletes a key has at most two entries of it, however long
+    /// nothing is heard; and one more for each delete of what others make anew. There is no bound to the number of keys: a process that writes ever new ones while
+    /// its informer is refused remembers all of their names.
     fn insert(&mut self, key: &ObjectKey, wants: Wants, writer: Writer, now: Instant) {
+        let is_contained = |id: &Id| {
+            let entry = &self.entries[id];
+            entry.wants.is_contained_in(&wants) && entry.waiters.is_empty() && writer.stands_for(&entry.writer)
+        };
+        let contained: Vec<_> = self.keys.get(key).into_iter().flatten().copied().filter(is_contained).collect();
+        for id in contained {
+            self.take(id);
+        }
         let id = self.id();
         if let Wants::Revision(revision) = wants {
             self.revisions.insert((revision, id));

@@ -140,6 +140,47 @@ fn a_delete_is_shown_when_this_very_object_is_gone() {
 }
 
 #[test]
+fn one_key_that_comes_and_goes_while_nothing_is_heard_leaves_no_heap() {
+    let scene = Scene::new(&[None]);
+    let gone = |_: &ObjectKey, _: &str| Fate::Gone;
+    scene.ledger.told(None, 1, &Told::All(&gone), || ());
+    let cycle = |number: u64| {
+        scene.wrote(&key("x"), number * 2);
+        let deleting = scene.ledger.deleting(&key("x"));
+        deleting.deleted(&Writer::of(&scene.client), &number.to_string(), true, &gone);
+    };
+    cycle(1);
+    let mut first = scene.wait(Wanted::All).expect("it is pending");
+    (2..=500).for_each(cycle);
+    let pending = scene.ledger.stats().pending;
+    assert_eq!(pending, 4, "what is waited for, and the last");
+    scene.ledger.told(None, 2, &Told::Other, || ());
+    scene.ledger.told(None, 3, &Told::Gone(&key("x"), Some("1")), || ());
+    assert!(ready(&mut first) && scene.waits(Wanted::All), "the last one is still to come");
+    scene.ledger.told(None, 1000, &Told::Other, || ());
+    assert!(scene.waits(Wanted::All), "and so is its deletion");
+    scene.ledger.told(None, 1001, &Told::Gone(&key("x"), Some("500")), || ());
+    assert_eq!(scene.ledger.stats().pending, 0);
+}
+
+#[test]
+fn a_delete_stands_for_an_older_one_only_if_no_list_can_show_it_alone() {
+    let scene = Scene::new(&[None]);
+    let writer = Writer::of(&scene.client);
+    let shown = std::cell::Cell::new("1");
+    let fates = |_: &ObjectKey, uid: &str| if uid == shown.get() { Fate::There } else { Fate::Gone };
+    // Made by somebody else, so that nobody knows since when the second one is there.
+    for uid in ["1", "2"] {
+        scene.ledger.deleting(&key("x")).deleted(&writer, uid, true, &fates);
+    }
+    scene.ledger.told(None, 10, &Told::All(&fates), || ());
+    assert!(scene.waits(Wanted::All), "the list is from before the first was deleted");
+    shown.set("none");
+    scene.ledger.told(None, 20, &Told::All(&fates), || ());
+    assert!(!scene.waits(Wanted::All));
+}
+
+#[test]
 fn objects_of_a_collection_are_shown_gone_or_marked() {
     let scene = Scene::new(&[None]);
     let writer = Writer::of(&scene.client);
