@@ -20,11 +20,12 @@ use std::collections::BTreeMap;
 use tokio::sync::watch;
 
 type Kept = Core<MetadataOnly>;
+type Happening = fn(&Arc<Kept>);
 
 /// An informer to which something happens once, after it was asked for an object or before it is asked for several; unless who asks holds its parts.
 struct Meanwhile {
     core: Arc<Kept>,
-    happens: Mutex<Option<fn(&Arc<Kept>)>>,
+    happens: Mutex<Option<Happening>>,
 }
 
 impl Meanwhile {
@@ -83,7 +84,7 @@ fn arrives(core: &Arc<Kept>) {
 }
 
 /// An informer of namespaces that come and go, which has none yet.
-fn informer(happens: fn(&Arc<Kept>), before: fn(&Arc<Kept>)) -> Informer<Metadata<ConfigMap>> {
+fn informer(happens: Happening, before: Happening) -> Informer<Metadata<ConfigMap>> {
     let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
     let core = Arc::new(Kept::new(Decoder::new(types)));
     core.all_joined();
