@@ -7,7 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
 /// How many reasons a key keeps: the last ones.
-const KEPT: usize = 3;
+pub(super) const KEPT: usize = 3;
 
 /// The last reasons of a key, oldest first; 0 is none.
 #[derive(Clone, Copy)]
@@ -56,7 +56,12 @@ impl Reasons {
     }
 
     pub(super) fn texts(&self, ids: ReasonIds) -> Vec<Reason> {
-        ids.0.iter().take_while(|&&id| id != 0).map(|&id| self.texts[id as usize - 1].text.clone()).collect()
+        self.get(ids).into_iter().flatten().collect()
+    }
+
+    /// The same for one who must not ask for memory.
+    pub(super) fn get(&self, ids: ReasonIds) -> [Option<Reason>; KEPT] {
+        ids.0.map(|id| Some(self.texts[usize::from(id).checked_sub(1)?].text.clone()))
     }
 
     #[inline]

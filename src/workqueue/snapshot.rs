@@ -3,6 +3,7 @@
 use super::{
     Key, Priority, Reason, Stats, WorkQueue,
     queue::Shared,
+    reasons::KEPT,
     serialize_optional_seconds, serialize_seconds,
     slots::{Pending, Slot},
     state::{NEVER, State},
@@ -80,6 +81,8 @@ impl<K: Key> WorkQueue<K> {
     /// Once the queue is closed it shows nothing, also not what still runs.
     pub fn snapshot(&self) -> Vec<Entry<K>> {
         let mut entries = Vec::new();
+        // Asking for memory may take milliseconds, after a million pieces of it were given back: never under the lock.
+        let mut slice = Vec::with_capacity(SLICE as usize);
         let mut from = 0u32;
         loop {
             let now = self.0.clock.now();
@@ -88,10 +91,13 @@ impl<K: Key> WorkQueue<K> {
             if from >= to {
                 break;
             }
-            let slice: Vec<_> =
-                state.slots.used(from..to).map(|(at, key, slot)| state.entry(now, at, key, slot)).collect();
+            slice.extend(state.slots.used(from..to).map(|(at, key, slot)| state.entry(now, at, key, slot)));
             drop(state);
-            entries.extend(slice);
+            let reasoned = |(entry, reasons): (Entry<K>, [Option<Reason>; KEPT])| Entry {
+                reasons: reasons.into_iter().flatten().collect(),
+                ..entry
+            };
+            entries.extend(slice.drain(..).map(reasoned));
             from = to;
         }
         // A key that ended and was added again may have been read in both of its slots.
@@ -102,7 +108,8 @@ impl<K: Key> WorkQueue<K> {
 }
 
 impl<K: Key> State<K> {
-    fn entry(&self, now: u64, at: u32, key: &K, slot: &Slot<K>) -> Entry<K> {
+    /// Without its reasons, and these.
+    fn entry(&self, now: u64, at: u32, key: &K, slot: &Slot<K>) -> (Entry<K>, [Option<Reason>; KEPT]) {
         let run = slot.is_running().then(|| self.runs.get(slot.place));
         // Queued anew, if it is, or else as it was for its run.
         let (priority, added_at, reasons) = match run {
@@ -125,15 +132,16 @@ impl<K: Key> State<K> {
             (None, Pending::Unpark) => EntryState::Parked { ready_in: (slot.ready_at != NEVER).then_some(ready_in) },
             (None, Pending::Nothing) => EntryState::Idle,
         };
-        Entry {
+        let entry = Entry {
             key: key.clone(),
             state,
             priority: Priority(priority),
             added_ago: ago(now, added_at),
             attempts: slot.attempts,
             last_error: self.errors.get(&at).cloned(),
-            reasons: self.reasons.texts(reasons),
-        }
+            reasons: Vec::new(),
+        };
+        (entry, self.reasons.get(reasons))
     }
 }
 
