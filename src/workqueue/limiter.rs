@@ -14,7 +14,7 @@ use std::{
 /// How long a failing key waits: a function of key, attempt and now. Clones share their state.
 ///
 /// The attempt is 0 at the first failure since the last success. A limiter of your own is called without any lock held, at the moment
-/// of the add. If it panics, the panic is caught and counted ([`Stats::limiter_panics`](super::Stats::limiter_panics)), and
+/// of the add; the time that it is told may be up to 20 us ahead. If it panics, the panic is caught and counted ([`Stats::limiter_panics`](super::Stats::limiter_panics)), and
 /// the key waits as long as the default limiter says: no key is lost.
 ///
 /// ```

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use std::{collections::BTreeSet, fs, path::Path};
 
-    /// The rows that issue 3 fixes, of each of ours.
+    /// The rows that whoever reads reports counts on, of each of ours.
     const FIXED: &str = "steady filldrain-1k filldrain-100k filldrain-1m mpmc-1p1w mpmc-8p8w mpmc-64p64w mpmc-1p64w dedup-1m \
         add-after-1m add-after-lateness-p50 add-after-lateness-p99 rate-limited-1m priorities-100k latency-10k-p50 latency-10k-p99 \
         latency-100k-p99 bytes-ready bytes-delayed bytes-limited";

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Issue 3 fixes it for all groups.
+    /// Who reads reports counts on it, whichever the group.
     #[test]
     fn a_report_has_the_machine_and_a_row_for_each_pair() {
         let row = Row {
