@@ -25,9 +25,15 @@ pub(crate) fn all() -> Vec<Workload> {
         Workload {
             names: &["ingest-event"],
             unit: "us",
-            // The server sends whole pods; who asks for metadata gets less from a real one.
-            forms: &[Form::Typed, Form::Compact],
-            run: |form, quick| vec![("ingest-event", ingest(form, quick))],
+            forms: FORMS,
+            run: |form, quick| {
+                let time = match form {
+                    Form::Typed => ingest(Select::<Pod>::new(), quick),
+                    Form::Compact => ingest(Select::<Pod>::new().compact(), quick),
+                    Form::Metadata => ingest(Select::<Metadata<Pod>>::new(), quick),
+                };
+                vec![("ingest-event", time)]
+            },
         },
         Workload {
             names: &["sync-100k-embedded"],
@@ -50,14 +56,10 @@ async fn cache() -> Cache {
 }
 
 /// Socket, watch line, store, handler, queue, worker: wall time per event, from the first that the handler sees to the last that a worker gets.
-fn ingest(form: Form, quick: bool) -> f64 {
-    let declare = |cache: &Cache| match form {
-        Form::Compact => cache.informer_of(Select::<Pod>::new().compact()),
-        _ => cache.informer::<Pod>(),
-    };
+fn ingest<K: KubeObject>(select: Select<K>, quick: bool) -> f64 {
     runtime().block_on(async {
         let cache = cache().await;
-        let informer = declare(&cache).expect("it can be declared");
+        let informer: Informer<K> = cache.informer_of(select).expect("it can be declared");
         let queue = WorkQueue::<ObjectKey>::new(QueueOptions::default());
         let (begun, done) = (Arc::new(OnceLock::new()), Arc::new(Notify::new()));
         let last = events::last(quick);

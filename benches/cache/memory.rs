@@ -29,14 +29,14 @@ pub(crate) fn all() -> Vec<Workload> {
             forms: FORMS,
             run: |form, _| vec![("heap-per-object-managed", fed!(form, per_object, &Pods::with_managed_fields()))],
         },
-        // The type's own heap, as serde reads it, is the type's affair. Ours is read into lists that fit, which can take less: that is 0.
+        // Over the least that the type can take: a clone, whose lists have room for what is in them and no more. What serde reads takes a quarter more.
         Workload {
             names: &["heap-over-type"],
             unit: "B",
             forms: &[Form::Typed],
             run: |form, _| {
                 let over = fed!(form, per_object, &Pods::new()) - of_type(&Pods::new());
-                vec![("heap-over-type", over.max(0.0))]
+                vec![("heap-over-type", over)]
             },
         },
     ]
@@ -58,7 +58,8 @@ fn of_type(pods: &Pods) -> f64 {
     let mut held = Vec::with_capacity(COUNT);
     let before = ALLOCATOR.allocated();
     for (number, revision) in (0..COUNT).zip(FIRST_REVISION..) {
-        held.push(Box::new(serde_json::from_str::<Pod>(&pods.json(number, revision)).expect("a pod")));
+        let pod: Pod = serde_json::from_str(&pods.json(number, revision)).expect("a pod");
+        held.push(Box::new(pod.clone()));
     }
     (ALLOCATOR.allocated() - before) as f64 / COUNT as f64
 }

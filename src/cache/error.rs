@@ -68,9 +68,9 @@ pub enum CacheError {
         /// How it is kept.
         have: Representation,
     },
-    /// A transform in the cache's own namespaces, which are those of all kinds.
+    /// A transform of one kind in the cache's own namespaces, which are those of all.
     #[error(
-        "`CacheOptions::namespaces` has a transform, which is for one type, and is for all kinds: say it in a `Select` in `CacheOptions::kinds`"
+        "`CacheOptions::namespaces` is for all kinds, and has a transform for one type: say it in a `Select` in `CacheOptions::kinds`, or of `Metadata`"
     )]
     TransformOfAll,
     /// A label selector that is none.

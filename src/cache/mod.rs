@@ -96,7 +96,7 @@ pub use self::{
     ledger::OwnWrites,
     metrics::CacheMetrics,
     namespaces::{InNamespace, Namespaces},
-    options::CacheOptions,
+    options::{CacheOptions, MetadataTransform},
     query::Query,
     registry::Cache,
     select::{Representation, Select},

@@ -82,7 +82,8 @@ impl InNamespace {
     }
 
     /// Change the objects that are here before they are stored, as in [`Select::transform`](super::Select::transform); none by default. It must be for the type
-    /// of the `Select` that names the namespace, or that is an error. The cache's own [`namespaces`](super::CacheOptions::namespaces) are of all kinds, and can have none.
+    /// of the `Select` that names the namespace, or for [`Metadata`](crate::object::Metadata) of whatever kind, which is the only one that the cache's own
+    /// [`namespaces`](super::CacheOptions::namespaces) can have; anything else is an error.
     #[must_use]
     pub fn transform<K: KubeObject>(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.settings.transform = Some(Transform::new(change));

@@ -1,7 +1,7 @@
 //! What holds for all informers of a cache, or for those of a kind, unless something else is said.
 
 use super::{Namespaces, Select};
-use crate::object::AnyKind;
+use crate::object::{AnyKind, Metadata, Transform};
 use std::time::Duration;
 
 /// How long an informer outlives its last user, if nothing else is said.
@@ -40,6 +40,8 @@ pub struct CacheOptions {
     pub labels: Option<String>,
     /// Only objects with such fields, as in `kubectl --field-selector`; all by default. Every kind knows `metadata.name` and `metadata.namespace`.
     pub fields: Option<String>,
+    /// Changes the metadata of each object before it is stored, where nothing is said of its kind; none by default.
+    pub transform: Option<MetadataTransform>,
     /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once.
     pub page_size: u32,
     /// How long an informer outlives its last user; 30 s by default. Who comes back within that time finds it synced.
@@ -52,8 +54,7 @@ pub struct CacheOptions {
     /// What [`Cache::informer`](super::Cache::informer) means for a kind: which objects, in what form and with which transform. None by default; of two for one
     /// kind the first counts.
     ///
-    /// The kind is kept in the form said here, whoever declares it in whatever form it serves; a declaration may still choose `.compact()`. There is no
-    /// transform for all kinds, nor for all kinds in a namespace: what everybody wants to drop, `managedFields`, is left out as it is, and a type says best what else nobody reads.
+    /// The kind is kept in the form said here, whoever declares it in whatever form it serves; a declaration may still choose `.compact()`.
     pub kinds: Vec<Select<AnyKind>>,
 }
 
@@ -63,11 +64,41 @@ impl Default for CacheOptions {
             namespaces: Namespaces::All,
             labels: None,
             fields: None,
+            transform: None,
             page_size: 500,
             idle: IDLE,
             resync: None,
             allow_lazy: false,
             kinds: Vec::new(),
         }
+    }
+}
+
+/// A function of the metadata of objects, whatever their kind, for [`CacheOptions::transform`]. A clone is the same one.
+///
+/// For what no controller of the program reads. `managedFields` need none, as they are left out anyway; what a body has is dropped by
+/// [`Select::transform`], which knows the type. Like that one, it can change neither who an object is nor how it ends, and in a compact informer has each object's
+/// metadata written and read again.
+///
+/// ```
+/// use steersman::cache::{CacheOptions, MetadataTransform};
+///
+/// let options = CacheOptions {
+///     // As long as the object itself, and nobody's concern but kubectl's.
+///     transform: Some(MetadataTransform::new(|object| {
+///         if let Some(annotations) = &mut object.metadata.annotations {
+///             annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+///         }
+///     })),
+///     ..CacheOptions::default()
+/// };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataTransform(pub(super) Transform);
+
+impl MetadataTransform {
+    /// It is told the kind of each object with its metadata.
+    pub fn new(change: impl Fn(&mut Metadata) + Send + Sync + 'static) -> Self {
+        Self(Transform::new(change))
     }
 }

@@ -34,8 +34,8 @@ struct Defaults(Selectors, Settings);
 impl Defaults {
     fn of(options: &CacheOptions) -> Self {
         let selectors = Selectors { labels: options.labels.clone(), fields: options.fields.clone() };
-        let page_size = Some(options.page_size);
-        Self(selectors, Settings { transform: None, resync: options.resync, page_size })
+        let transform = options.transform.clone().map(|transform| transform.0);
+        Self(selectors, Settings { transform, resync: options.resync, page_size: Some(options.page_size) })
     }
 
     fn layer<'a>(&'a self, options: &'a CacheOptions) -> Layer<'a> {
@@ -87,7 +87,8 @@ impl Plan {
         let defaults = Defaults::of(options);
         let defaults = defaults.layer(options);
         defaults.check("every kind")?;
-        if defaults.these().iter().any(|one| one.settings.transform.is_some()) {
+        let mut here = defaults.these().iter().filter_map(|one| one.settings.transform.as_ref());
+        if here.any(|transform| !transform.is_of_all()) {
             return Err(CacheError::TransformOfAll);
         }
         for said in options.kinds.iter().map(Select::said) {

@@ -67,7 +67,7 @@ impl<T: KubeObject> Payload for T {
             return Err(no_name());
         }
         if let Some(transform) = decoder.transform_of(object.meta().namespace.as_deref()) {
-            transform.change(&mut object);
+            transform.change(decoder.types(), &mut object);
         }
         Ok(object)
     }

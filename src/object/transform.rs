@@ -3,16 +3,22 @@
 //! What holds: name, namespace, uid and resource version, the time of deletion and the finalizers are the server's, whatever the function does: the store, its
 //! order of events and who waits for a write depend on them.
 
-use super::{assemble::assemble, compact_meta::CompactMeta, kind::KubeObject, packed::Packed};
+use super::{
+    assemble::assemble,
+    compact_meta::CompactMeta,
+    kind::{KubeObject, Metadata},
+    packed::Packed,
+};
 use kube_core::TypeMeta;
 use std::{
     any::{Any, TypeId},
     fmt,
     marker::PhantomData,
+    mem,
     sync::Arc,
 };
 
-/// A function of objects of one type. A clone is the same one.
+/// A function of objects of one type, or, if that is [`Metadata`] of no kind in particular, of the metadata of any. A clone is the same one.
 #[derive(Clone)]
 pub(crate) struct Transform(Arc<dyn Change>);
 
@@ -39,8 +45,14 @@ impl Transform {
         Self(Arc::new(Of { change, kind: PhantomData }))
     }
 
+    /// Whether it changes objects of this type.
     pub(crate) fn is_of(&self, kind: TypeId) -> bool {
-        self.0.of_type() == kind
+        self.0.of_type() == kind || self.is_of_all()
+    }
+
+    /// Whether it is a function of metadata, whatever the kind.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.0.of_type() == TypeId::of::<Metadata>()
     }
 
     /// Whether it is a function of metadata alone, so that bodies stay as they are.
@@ -48,8 +60,15 @@ impl Transform {
         self.0.is_of_metadata()
     }
 
-    pub(super) fn change(&self, object: &mut dyn Any) {
-        self.0.change(object);
+    /// An object of the kind `types`. What it is not for stays as it is.
+    pub(super) fn change<K: KubeObject>(&self, types: &TypeMeta, object: &mut K) {
+        if self.0.of_type() == TypeId::of::<K>() || !self.is_of_all() {
+            return self.0.change(object);
+        }
+        let metadata = mem::take(object.meta_mut());
+        let mut partial: Metadata = Metadata { types: Some(types.clone()), metadata, _phantom: PhantomData };
+        self.0.change(&mut partial);
+        *object.meta_mut() = partial.metadata;
     }
 
     /// The JSON of an object that is kept in parts, after the change.
@@ -174,6 +193,23 @@ mod tests {
         assert_eq!(kept.body(), r#"{"data":{"door":"blue","wall":"red"},"unknown":1}"#);
         let kept = decoder.decode::<MetadataOnly>(JSON).expect("a map");
         assert_eq!((kept.meta().annotations().iter().count(), kept.meta().uid()), (0, Some("u")));
+    }
+
+    #[test]
+    fn a_change_of_any_kinds_metadata_is_made_in_every_form_and_is_told_the_kind() {
+        let decoder = decoder(|object: &mut Metadata| {
+            assert_eq!(object.types.as_ref().expect("types").kind, "ConfigMap");
+            object.metadata = kube_core::ObjectMeta { annotations: None, ..object.metadata.clone() };
+            object.metadata.uid = None;
+        });
+        let typed = decoder.decode::<ConfigMap>(JSON).expect("a map");
+        assert_eq!((&typed.metadata.annotations, typed.metadata.uid.as_deref()), (&None, Some("u")));
+        assert_eq!((typed.metadata.labels.map(|all| all.len()), typed.data.map(|all| all.len())), (Some(1), Some(2)));
+        let kept = decoder.decode::<Compact>(JSON).expect("a map");
+        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().uid()), (0, Some("u")));
+        assert_eq!(kept.body(), r#"{"data":{"door":"blue","wall":"red"},"unknown":1}"#);
+        let kept = decoder.decode::<MetadataOnly>(JSON).expect("a map");
+        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().labels().get("app")), (0, Some("web")));
     }
 
     #[test]

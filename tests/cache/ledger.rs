@@ -31,6 +31,8 @@ pub(crate) struct Ledger {
     newest: BTreeMap<ObjectKey, u64>,
     /// The server went back in time, and so may what is told.
     pub(crate) may_go_back: bool,
+    /// What leaves may come back as it was.
+    may_come_back: bool,
     initial_done: bool,
     wrong: Vec<String>,
 }
@@ -50,7 +52,7 @@ impl Ledger {
             Event::Create { initial, .. } => {
                 self.check(before.is_none(), || format!("{key} was created, and was there"));
                 self.check(!(*initial && self.initial_done), || format!("{key} was there in the beginning, told late"));
-                now.1 > newest
+                now.1 > newest || self.may_come_back && now.1 == newest
             }
             Event::Update { old, .. } => {
                 let old = version(old);
@@ -145,8 +147,15 @@ pub(crate) trait Subject {
     fn name(&self) -> &str;
     fn state(&self) -> InformerState;
     fn revision(&self) -> Option<u64>;
-    /// Where on the server its objects are.
+    /// Where on the server its objects are. What has `{tenant}` in it stands for the same in each namespace with that label.
     fn paths(&self) -> &[String];
+    /// Whether nothing but one watch says what it has.
+    fn is_one_watch(&self) -> bool {
+        self.paths().len() == 1 && !self.is_of_tenants()
+    }
+    fn is_of_tenants(&self) -> bool {
+        self.paths().iter().any(|path| path.contains("{tenant}"))
+    }
     fn is_metadata(&self) -> bool;
     /// What it shows. Fails where two ways to read it disagree.
     fn contents(&self) -> Option<Contents>;
@@ -157,6 +166,8 @@ pub(crate) trait Subject {
 
 /// The label that objects are moved by.
 pub(crate) const TIER: &str = "tier";
+/// The one by which namespaces are.
+pub(crate) const TENANT: &str = "tenant";
 
 pub(crate) struct Of<K> {
     name: &'static str,
@@ -221,7 +232,7 @@ impl<K: KubeObject> Subject for Of<K> {
     }
 
     fn join(&self, pause: Option<Duration>, door: Door, may_go_back: bool) -> Handler {
-        let ledger = Ledger { may_go_back, ..Ledger::default() };
+        let ledger = Ledger { may_go_back, may_come_back: self.is_of_tenants(), ..Ledger::default() };
         Handler::new(self.informer.events(), ledger, move |_| pause.filter(|_| !door.is_calm()))
     }
 }
@@ -240,10 +251,20 @@ fn shown(mut object: Value, only_metadata: bool) -> Value {
 
 /// What the server has of it.
 pub(crate) async fn on_the_server(client: &Client, subject: &dyn Subject) -> Contents {
-    let mut contents = Contents::new();
-    for path in subject.paths() {
+    let list = async |path: &str| {
         let request = Request::get(path).body(Vec::new()).expect("a path");
-        let mut list: Value = client.request(request).await.expect("the server answers");
+        client.request::<Value>(request).await.expect("the server answers")
+    };
+    let mut paths = subject.paths().to_vec();
+    if subject.is_of_tenants() {
+        let tenants = list(&format!("/api/v1/namespaces?labelSelector={TENANT}")).await;
+        let tenants = tenants["items"].as_array().expect("items").iter();
+        let names = tenants.filter_map(|tenant| tenant["metadata"]["name"].as_str());
+        paths = names.flat_map(|name| paths.iter().map(move |path| path.replace("{tenant}", name))).collect();
+    }
+    let mut contents = Contents::new();
+    for path in paths {
+        let mut list = list(&path).await;
         for object in list["items"].as_array_mut().expect("items") {
             let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
             let key = ObjectKey::new(of("namespace"), of("name"));

@@ -1,11 +1,13 @@
 //! What is kept: by namespace, label and field, said of a kind or of everything; and how objects are changed before that.
 
 use super::support::{cache, kept, make, these, until};
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube_client::{Api, api::DeleteParams, core::GroupVersionKind};
 use std::{collections::BTreeSet, time::Duration};
 use steersman::{
-    cache::{Cache, CacheError, CacheOptions, InNamespace, Informer, Namespaces, Notice, Query, Select},
+    cache::{
+        Cache, CacheError, CacheOptions, InNamespace, Informer, MetadataTransform, Namespaces, Notice, Query, Select,
+    },
     event::Event,
     object::{AnyKind, Metadata, ObjectKey},
     testing::{Embedded, Env, TestServer},
@@ -202,6 +204,48 @@ steersman::env_test! {
         metadata.await_synced().await?;
         let read = metadata.get(&ObjectKey::new(&namespace, "before"))?.expect("it is there");
         assert!(read.metadata.labels.is_none() && read.metadata.uid.is_some());
+        cache.stop().await;
+        Ok(())
+    }
+
+    /// Defaults in a namespace count before those of everything, and what is said of a kind before both; whatever the form.
+    async fn metadata_of_every_kind_is_changed_where_nothing_else_is_said(env: Env) -> anyhow::Result<()> {
+        let (client, one, two) = (env.client()?, env.namespace("one").await?, env.namespace("two").await?);
+        for namespace in [&one, &two] {
+            make(&client, namespace, "a", "blue").await;
+        }
+        let named = |label: &'static str| move |object: &mut Metadata| {
+            let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
+            object.metadata.labels = Some([(label.to_owned(), kind)].into());
+        };
+        let other_in_two = InNamespace::from(&*two).transform(named("two"));
+        let options = CacheOptions {
+            namespaces: Namespaces::These(vec![(&*one).into(), other_in_two]),
+            transform: Some(MetadataTransform::new(named("all"))),
+            ..CacheOptions::default()
+        };
+        let label = |labels: &Option<std::collections::BTreeMap<String, String>>| {
+            labels.iter().flatten().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+        };
+        for select in [Maps::new(), Maps::new().compact()] {
+            let cache = cache(&client, options.clone());
+            let (maps, namespaces) = (cache.informer_of(select.labels("app"))?, cache.informer::<Metadata<Namespace>>()?);
+            cache.await_synced().await?;
+            let map = |namespace: &str| maps.get(&ObjectKey::new(namespace, "a")).map(|map| map.expect("it is there"));
+            assert_eq!(label(&map(&one)?.metadata.labels), "all=ConfigMap");
+            assert_eq!(label(&map(&two)?.metadata.labels), "two=ConfigMap");
+            assert!(map(&one)?.data.is_some() && map(&one)?.metadata.uid.is_some());
+            let namespace = namespaces.get(&ObjectKey::cluster_scoped(&one))?.expect("it is there");
+            assert_eq!(label(&namespace.metadata.labels), "all=Namespace", "one that is in no namespace");
+            cache.stop().await;
+        }
+        let kinds = vec![Maps::new().labels("app").transform(|map| map.data = None).into()];
+        let cache = cache(&client, CacheOptions { kinds, ..options });
+        let maps = cache.informer::<ConfigMap>()?;
+        maps.await_synced().await?;
+        for map in maps.list(&Query::default())? {
+            assert_eq!((label(&map.metadata.labels).as_str(), &map.data), ("app=blue", &None), "its own, and no other");
+        }
         cache.stop().await;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{
     chaos::Door,
-    ledger::{Handler, Of, Subject, TIER, on_the_server},
+    ledger::{Handler, Of, Subject, TENANT, TIER, on_the_server},
     socket::Socket,
     support::{Running, these},
 };
@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use std::time::Duration;
 use steersman::{
-    cache::{Cache, CacheOptions, InformerState, Select},
+    cache::{Cache, CacheOptions, InformerState, Namespaces, Select},
     object::Metadata,
 };
 use steersman_apiserver::{ApiServer, Cause, Details, Failure, Fault, Options, Reason};
@@ -63,6 +63,7 @@ fn declare(cache: &Cache) -> anyhow::Result<Vec<Box<dyn Subject>>> {
     let two = Select::<ConfigMap>::new().namespaces(these(&["a", "b"])).page_size(1);
     let names = Select::<Metadata<Secret>>::new().labels("!never").page_size(3);
     let secrets = Select::<Secret>::new().compact().page_size(4);
+    let tenants = Select::<Secret>::new().namespaces(Namespaces::Labelled(TENANT.into())).page_size(2);
     let (maps, b) = ("/api/v1/configmaps", "/api/v1/namespaces/b/configmaps");
     Ok(vec![
         Of::subject("typed", cache.informer::<ConfigMap>()?, &[maps]),
@@ -70,6 +71,7 @@ fn declare(cache: &Cache) -> anyhow::Result<Vec<Box<dyn Subject>>> {
         Of::subject("two namespaces", cache.informer_of(two)?, &["/api/v1/namespaces/a/configmaps", b]),
         Of::subject("compact", cache.informer_of(secrets)?, &["/api/v1/secrets"]),
         Of::subject("metadata", cache.informer_of(names)?, &["/api/v1/secrets"]),
+        Of::subject("tenants", cache.informer_of(tenants)?, &["/api/v1/namespaces/{tenant}/secrets"]),
         Of::subject(
             "dynamic",
             cache.informer_of(Select::dynamic(widget()).page_size(3))?,
@@ -162,6 +164,7 @@ impl Schedule {
             }
             92 if self.restores => self.restore().await,
             93 => self.backup = self.door.server().fork(),
+            94..97 => self.move_in_or_out().await,
             _ => {}
         }
         if self.random.random_range(0..2) == 0 {
@@ -174,9 +177,8 @@ impl Schedule {
                 contents.values().filter_map(|object| object["metadata"]["resourceVersion"].as_str()?.parse().ok());
             let newest: u64 = newest.max().unwrap_or_default();
             // Of several watches, the slowest one says how far it is.
-            let is_one = subject.paths().len() == 1;
             assert!(
-                !is_one || subject.revision() >= Some(newest),
+                !subject.is_one_watch() || subject.revision() >= Some(newest),
                 "{} has {newest} at {:?}",
                 subject.name(),
                 subject.revision()
@@ -216,6 +218,15 @@ impl Schedule {
         }
     }
 
+    /// A namespace comes to be a tenant's, or is no longer.
+    async fn move_in_or_out(&mut self) {
+        let namespaces = Api::<Namespace>::all(self.door.inside());
+        let name = NAMESPACES[self.random.random_range(0..NAMESPACES.len())];
+        let tenant = self.random.random_bool(0.6).then_some("yes");
+        let patch = Patch::Merge(json!({"metadata": {"labels": {TENANT: tenant}}}));
+        drop(namespaces.patch(name, &PatchParams::default(), &patch).await);
+    }
+
     /// Secrets' data is base64: digits, four of them, are that as well.
     fn value(&self) -> String {
         format!("{:04}", self.turn)
@@ -231,7 +242,8 @@ impl Schedule {
 
     fn fault(&mut self) {
         let verb = ["watch", "watch", "list"][self.random.random_range(0..3)];
-        let fault = Fault::on(&format!("{verb} {}", WATCHED[self.random.random_range(0..3)]));
+        let what = WATCHED.into_iter().chain(["namespaces"]).nth(self.random.random_range(0..4)).expect("four");
+        let fault = Fault::on(&format!("{verb} {what}"));
         let seconds = Duration::from_secs(self.random.random_range(1..90));
         let too_large = Cause { reason: "ResourceVersionTooLarge", message: "Too large".into(), field: String::new() };
         let too_large = Failure::new(504, Reason::Timeout, "Too large resource version")

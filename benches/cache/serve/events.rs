@@ -4,7 +4,8 @@ use crate::{
     pick,
     pods::{self, FIRST_REVISION, Pods},
 };
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -31,6 +32,12 @@ pub(crate) fn last(quick: bool) -> ObjectKey {
     ObjectKey::new(&namespace, &name)
 }
 
+/// What is told, to who asks for pods and to who asks for their metadata: a chunk for each event, as the real server sends them.
+struct Prepared {
+    pods: Vec<u8>,
+    metadata: Vec<u8>,
+}
+
 pub(crate) struct Server {
     kubeconfig: PathBuf,
     _directory: TempDir,
@@ -38,14 +45,14 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(quick: bool) -> Self {
-        let events: Arc<Vec<u8>> = Arc::new(events(count(quick)));
+        let prepared = Arc::new(Prepared::new(count(quick)));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                let events = events.clone();
+                let prepared = prepared.clone();
                 // Who goes away in the middle is no failure.
-                tokio::spawn(async move { drop(answer(socket, &events).await) });
+                tokio::spawn(async move { drop(answer(socket, &prepared).await) });
             }
         });
         let directory = tempfile::tempdir().expect("a directory");
@@ -65,16 +72,16 @@ impl Server {
     }
 }
 
-async fn answer(socket: TcpStream, events: &[u8]) -> std::io::Result<()> {
+async fn answer(socket: TcpStream, prepared: &Prepared) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     let mut socket = BufReader::new(socket);
     loop {
-        let mut target = String::new();
-        let mut line = String::new();
+        let (mut target, mut line, mut wants_metadata) = (String::new(), String::new(), false);
         while socket.read_line(&mut line).await? > 2 {
             if target.is_empty() {
                 target.clone_from(&line);
             }
+            wants_metadata |= line.contains("as=PartialObjectMetadata;");
             line.clear();
         }
         if target.is_empty() {
@@ -89,7 +96,7 @@ async fn answer(socket: TcpStream, events: &[u8]) -> std::io::Result<()> {
                 chunk(&mut bookmark, &bookmark_line());
                 socket.write_all(&bookmark).await?;
             }
-            socket.write_all(events).await?;
+            socket.write_all(if wants_metadata { &prepared.metadata } else { &prepared.pods }).await?;
             // Nothing more happens.
             return std::future::pending().await;
         }
@@ -104,16 +111,30 @@ async fn answer(socket: TcpStream, events: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// Each is a chunk of its own, as the real server sends them.
-fn events(count: usize) -> Vec<u8> {
-    let pods = Pods::new();
-    let mut text = Vec::new();
-    for (event, revision) in (0..count).zip(FIRST_REVISION + 1..) {
-        let kind = if event < OBJECTS || event + 1 == count { "ADDED" } else { "MODIFIED" };
-        let number = if event + 1 == count { count } else { event % OBJECTS };
-        chunk(&mut text, &format!("{{\"type\":\"{kind}\",\"object\":{}}}\n", pods.json(number, revision)));
+impl Prepared {
+    fn new(count: usize) -> Self {
+        let all = Pods::new();
+        let (mut pods, mut metadata) = (Vec::new(), Vec::new());
+        for (event, revision) in (0..count).zip(FIRST_REVISION + 1..) {
+            let kind = if event < OBJECTS || event + 1 == count { "ADDED" } else { "MODIFIED" };
+            let number = if event + 1 == count { count } else { event % OBJECTS };
+            let pod = all.json(number, revision);
+            chunk(&mut pods, &format!("{{\"type\":\"{kind}\",\"object\":{pod}}}\n"));
+            chunk(&mut metadata, &format!("{{\"type\":\"{kind}\",\"object\":{}}}\n", partial(&pod)));
+        }
+        Self { pods, metadata }
     }
-    text
+}
+
+/// The metadata of an object, as the real server sends it.
+fn partial(json: &str) -> String {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+    }
+    let Object { metadata } = serde_json::from_str(json).expect("an object");
+    format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{metadata}}}"#)
 }
 
 /// Ends a streamed list.

@@ -38,7 +38,7 @@ pub(super) const GROUP: Group = Group {
     quick_says: Some("quick: the sync rows are of 10,000 objects, and ingest-event is of 20,000 events"),
     left_out: &[
         "controller-runtime has only what its reader adds: its store, handlers and watches are client-go's",
-        "steersman-metadata has no ingest-event: its server would send metadata only, and the one here sends whole pods",
+        "steersman-metadata is sent less than the others in ingest-event and the sync rows: metadata only",
     ],
 };
 

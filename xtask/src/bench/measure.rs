@@ -179,9 +179,7 @@ impl Run<'_> {
                 let Pair { workload, implementation, .. } = contender.pair;
                 self.disturbed.push((format!("{workload} {implementation}"), others));
             }
-            if bytes {
-                contender.rounds = contender.rounds.min(self.pace.rounds_of_bytes);
-            }
+            contender.rounds = contender.rounds.min(self.pace.rounds_of(bytes, contender.cost));
             for value in values {
                 self.samples.add(value);
             }

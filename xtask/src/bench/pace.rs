@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 const QUICK: Duration = Duration::from_secs(200);
 /// What a quick run measures at least, however long building took.
 const QUICK_LEAST: Duration = Duration::from_secs(140);
+/// A repetition that takes longer is a long one.
+const LONG: Duration = Duration::from_secs(10);
 
 pub(super) struct Pace {
     /// Repetitions of each pair that are kept.
     pub(super) rounds: usize,
-    /// The same for pairs that measure memory, which hardly varies.
-    pub(super) rounds_of_bytes: usize,
+    /// The same for pairs that measure memory, which hardly varies, and for those whose repetitions are long, so that a full run takes less than an hour.
+    rounds_of_some: usize,
     /// Repetitions beyond those, for each pair, when the machine is not quiet.
     pub(super) extra: usize,
     budget: Option<Duration>,
@@ -20,13 +22,18 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn full() -> Self {
-        Self { rounds: 5, rounds_of_bytes: 3, extra: 3, budget: None, started: Instant::now() }
+        Self { rounds: 5, rounds_of_some: 3, extra: 3, budget: None, started: Instant::now() }
     }
 
     /// A quick run that began, with building, at `begun`.
     pub(super) fn quick(begun: Instant) -> Self {
         let budget = QUICK.saturating_sub(begun.elapsed()).max(QUICK_LEAST);
-        Self { rounds: 2, rounds_of_bytes: 1, extra: 3, budget: Some(budget), started: Instant::now() }
+        Self { rounds: 2, rounds_of_some: 1, extra: 3, budget: Some(budget), started: Instant::now() }
+    }
+
+    /// Repetitions of a pair that measures memory, or time, and took `cost` for one.
+    pub(super) fn rounds_of(&self, bytes: bool, cost: Duration) -> usize {
+        if bytes || cost > LONG { self.rounds_of_some } else { self.rounds }
     }
 
     /// Whether there is time to repeat something that took `cost`, in the workload that ends at `share` of the run.
@@ -66,8 +73,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_run_affords_everything() {
-        assert!(Pace::full().affords(3600 * SECOND, 0.01));
+    fn a_full_run_affords_everything_and_repeats_what_is_long_or_of_memory_less_often() {
+        let full = Pace::full();
+        assert!(full.affords(3600 * SECOND, 0.01));
+        assert_eq!(
+            [(false, 9), (false, 11), (true, 1)].map(|(bytes, cost)| full.rounds_of(bytes, cost * SECOND)),
+            [5, 3, 3]
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How objects of one namespace are kept, where another is kept otherwise.
 
 use super::*;
+use crate::cache::MetadataTransform;
 use std::time::Duration;
 
 #[test]
@@ -44,6 +45,29 @@ fn transform_resync_and_page_size_are_those_of_the_namespace_before_those_of_all
 }
 
 #[test]
+fn a_transform_of_all_kinds_counts_where_nobody_says_another() {
+    let [of_all, another] = [(), ()].map(|()| MetadataTransform::new(|_| {}));
+    let in_b = InNamespace::from("b").transform(|_: &mut Metadata| {});
+    let b = in_b.settings.transform.clone();
+    let options = CacheOptions { transform: Some(of_all.clone()), ..defaults(these([in_a(), in_b]), None) };
+    let all = |select: &Select<Pod>, options: &CacheOptions| {
+        let transforms = plan(select, options).transforms();
+        ["a", "b"].map(|namespace| transforms.of(Some(namespace)).clone())
+    };
+    assert_eq!(all(&pod(), &options), [Some(of_all.0.clone()), b], "defaults in a namespace before defaults");
+    let select = pod().transform(|_| {});
+    let of_kind = select.said().settings.transform.clone();
+    assert_eq!(all(&pod(), &with_kind(select, options.clone())), [of_kind.clone(), of_kind], "the kind before both");
+    assert_eq!(*plan(&Select::<Node>::new(), &options).transforms().of(None), Some(of_all.0.clone()));
+    assert_ne!(of_all, another, "it is its clones, and nobody else");
+
+    let (declared, said) = (pod().transform(|_| {}), plan(&pod(), &options));
+    assert!(said.check_serves(pod().said(), &plan(&pod(), &options)).is_ok());
+    let refused = said.check_serves(declared.said(), &plan(&declared, &options));
+    assert!(matches!(refused, Err(CacheError::OtherTransform { .. })), "{refused:?}");
+}
+
+#[test]
 fn a_transform_of_a_namespace_is_for_the_type_that_is_selected() {
     let wrong = || these([in_a().transform(|_: &mut Node| {})]);
     let refused = Plan::new(pod().namespaces(wrong()).said(), &CacheOptions::default());
@@ -54,6 +78,9 @@ fn a_transform_of_a_namespace_is_for_the_type_that_is_selected() {
     assert!(matches!(Plan::check(&of_kind), Err(CacheError::TransformType { .. })));
     let of_all = defaults(these([in_a().transform(|_: &mut Pod| {})]), None);
     assert!(matches!(Plan::check(&of_all), Err(CacheError::TransformOfAll)), "a type is no kind's");
+    let of_all = defaults(these([in_a().transform(|_: &mut Metadata| {})]), None);
+    assert!(Plan::check(&of_all).is_ok(), "every kind has metadata");
+    assert!(Plan::new(pod().namespaces(of_all.namespaces).said(), &CacheOptions::default()).is_ok());
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) fn heap(managed: bool) -> Result<Vec<f64>> {
 }
 
 pub(crate) fn writes() -> Vec<f64> {
-    let (_reader, mut writer) = store();
+    let (reader, mut writer) = store();
     let mut put = |events: &[Event<Pod>]| {
         let start = Instant::now();
         for event in events {
@@ -79,7 +79,10 @@ pub(crate) fn writes() -> Vec<f64> {
         nanos(start.elapsed(), events.len())
     };
     let add = put(&decoded(0..COUNT, FIRST_REVISION));
+    // What is replaced is freed after the clock has stopped, as with the others.
+    let held = reader.state();
     let update = put(&decoded(shuffled(COUNT).take(UPDATES), FIRST_REVISION + COUNT as u64));
+    drop(held);
     vec![add, update]
 }
 
