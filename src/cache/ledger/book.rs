@@ -1,8 +1,9 @@
 //! The ledger with its lock: what the informer, the writers and the readers have of it. No lock is held while a task is woken.
 
 use super::{
-    Fate, OwnWrites, Removed, Token, Told, Wanted, Writer,
-    state::{Id, State},
+    OwnWrites, Removed, Token, Told, Version, Wanted, Writer,
+    entries::Id,
+    state::{Fates, State},
     sync::{Instant, Mutex},
 };
 use crate::object::ObjectKey;
@@ -64,11 +65,11 @@ impl Ledger {
 
 /// The writers' side.
 impl Ledger {
-    pub(crate) fn wrote(&self, writer: &Writer, key: &ObjectKey, revision: u64, inside: bool) {
-        self.0.lock().wrote(writer.clone(), key, revision, inside, Instant::now());
+    pub(crate) fn wrote(&self, writer: &Writer, version: Version<'_>, fates: Fates<'_>) {
+        self.0.lock().wrote(writer.clone(), version, fates, Instant::now());
     }
 
-    pub(crate) fn removed(&self, writer: &Writer, removed: &Removed<'_>, fates: &dyn Fn(&ObjectKey, &str) -> Fate) {
+    pub(crate) fn removed(&self, writer: &Writer, removed: &Removed<'_>, fates: Fates<'_>) {
         self.0.lock().removed(writer.clone(), removed, fates, Instant::now());
     }
 
@@ -99,9 +100,9 @@ pub(crate) struct Deleting {
 }
 
 impl Deleting {
-    /// The object with this uid is gone on the server. `inside`: the informer knows it, or must.
-    pub(crate) fn deleted(self, writer: &Writer, uid: &str, inside: bool, fates: &dyn Fn(&ObjectKey, &str) -> Fate) {
-        self.ledger.0.lock().deleted(self.id, uid, writer.clone(), inside, fates, Instant::now());
+    /// The object with this uid is gone on the server. Whether the informer `selects_all`, so that it knows it, or will.
+    pub(crate) fn deleted(self, writer: &Writer, uid: &str, selects_all: bool, fates: Fates<'_>) {
+        self.ledger.0.lock().deleted(self.id, uid, writer.clone(), selects_all, fates, Instant::now());
     }
 }
 

@@ -12,8 +12,10 @@
 //!
 //! Writes never wait. A read waits for the entries that are there when it begins and concern it, never for later ones. What is shown is forgotten at once.
 //!
-//! An object that the informer's selectors leave out is not waited for, unless the informer has it, or is about to: then it hears of the change too. A
-//! server that was set back to an older state is noticed when a list is older than what was known; the ledger begins anew then.
+//! An object that the informer's selectors leave out is not waited for, unless the informer has it, or is about to: then it hears that the object leaves, and
+//! that is waited for. A server that was set back to an older state is noticed when a list is older than what was known; the ledger begins anew then.
+//!
+//! A ledger tells some ten thousand writes apart. If more of them are not shown, because the informer hears nothing, later ones are waited for by all reads, and deletes by none.
 //!
 //! Not covered, so that a read may show what was before:
 //! * a write whose answer was lost, other clients' writes, and servers whose resource versions are no numbers;
@@ -21,9 +23,14 @@
 //! * a delete of what another client has made, while a list that is older than that is on its way: it does not have the object, and so is taken to show that it is gone;
 //! * a delete of what another client has made, and an informer with selectors has not heard of yet, or has not listed since it was declared: the answer does not say what
 //!   labels the object had, nor at which version it went, so that nobody knows whether the informer will show it for a moment, nor when that moment is over;
-//! * a patch that takes an object out of the informer's selectors before the informer has heard that another client made it: it is taken for one that never was inside.
+//! * a patch that takes an object out of the informer's selectors before the informer has heard that another client made it, or let it in again: it is taken for one
+//!   that is outside already;
+//! * objects of a collection whose deletion was refused half way;
+//! * a write to a server that was set back, until a list shows that it was: its version is lower than what the informer had. Before the first list it is the other
+//!   way round: what was written before the server was set back is waited for until the server is there again.
 
 mod book;
+mod entries;
 mod record;
 mod state;
 mod stats;
@@ -35,7 +42,7 @@ pub use self::stats::OwnWrites;
 pub(crate) use self::{
     book::{Deleting, Ledger, Pending},
     record::Announced,
-    state::{Fate, Removed, Told, Wanted},
+    state::{Fate, Removed, Told, Version, Wanted},
     token::{Token, Writer},
 };
 

@@ -3,6 +3,8 @@
 
 #[path = "book.rs"]
 mod book;
+#[path = "entries.rs"]
+mod entries;
 #[path = "../../../tests/model/schedules.rs"]
 mod schedules;
 #[path = "state.rs"]
@@ -14,7 +16,7 @@ use super::{OwnWrites, Token, Writer};
 use crate::object::ObjectKey;
 use book::Ledger;
 use shuttle::{future, thread};
-use state::{Fate, Removed, Told, Wanted};
+use state::{Fate, Removed, Told, Version, Wanted};
 use std::{
     pin::pin,
     sync::Arc,
@@ -57,13 +59,18 @@ impl World {
         self.ledger.told(None, revision, &Told::All(&|_, uid| self.fate(uid)), || ());
     }
 
-    fn fate(&self, uid: &str) -> Fate {
-        let is_there = self.store.lock().is_some_and(|(there, _)| there == uid);
+    fn fate(&self, uid: Option<&str>) -> Fate {
+        let is_there = self.store.lock().is_some_and(|(there, _)| uid.is_none_or(|uid| there == uid));
         if is_there { Fate::There } else { Fate::Gone }
     }
 
     fn wrote(&self, revision: u64) {
-        self.ledger.wrote(&Writer::of(&self.client), &self.key, revision, true);
+        self.wrote_so(revision, Some(true));
+    }
+
+    fn wrote_so(&self, revision: u64, selected: Option<bool>) {
+        let version = Version { key: &self.key, revision, selected };
+        self.ledger.wrote(&Writer::of(&self.client), version, &|_, uid| self.fate(uid));
     }
 
     fn read(&self) -> Option<(&'static str, u64)> {
@@ -153,6 +160,22 @@ fn soak_an_informer_that_ends_or_a_server_set_back_lets_readers_go() {
         let reader = world.spawn(|world| _ = world.read());
         world.ledger.end();
         join([reader]);
+        assert!(world.is_empty());
+    });
+}
+
+#[test]
+fn soak_what_is_written_after_an_object_has_left_keeps_nobody_waiting() {
+    check(|| {
+        let world = World::new();
+        world.put("u", 1);
+        // It leaves at 2; of what is written outside nothing is told.
+        let informer = world.spawn(|world| world.delete("u", 2));
+        for revision in [2, 3, 4] {
+            world.wrote_so(revision, Some(false));
+        }
+        assert_eq!(world.read(), None);
+        join([informer]);
         assert!(world.is_empty());
     });
 }

@@ -1,6 +1,6 @@
 //! From a write's answer into the ledgers of every informer of its kind that has, or will have, the object.
 
-use super::{Deleting, Fate, Pending, Removed, Token, Wanted, Writer};
+use super::{Deleting, Fate, Pending, Removed, Token, Version, Wanted, Writer};
 use crate::{
     cache::{
         Cache, CacheError,
@@ -100,21 +100,18 @@ impl Selectors {
         self.labels.is_none() && self.fields.is_none()
     }
 
-    /// Whether its selectors let the object in; not if the answer does not say enough.
-    fn selects(&self, kind: &GroupVersionKind, written: &Written<'_>) -> bool {
-        let labels = self.labels.as_deref().is_none_or(|labels| {
-            let selector = Selector::parse(labels).ok();
-            let meta = written.labels.as_ref();
-            selector.zip(meta).is_some_and(|(selector, meta)| selector.matches(Meta::from(meta).labels()))
+    /// Whether its selectors let the object in; `None` if the answer does not say enough.
+    fn selects(&self, kind: &GroupVersionKind, written: &Written<'_>) -> Option<bool> {
+        let labels = self.labels.as_deref().map_or(Some(true), |labels| {
+            let (selector, meta) = (Selector::parse(labels).ok()?, written.labels.as_ref()?);
+            Some(selector.matches(Meta::from(meta).labels()))
         });
-        labels
-            && self.fields.as_deref().is_none_or(|fields| {
-                let selector = FieldSelector::parse(fields).ok();
-                let object = written.whole.and_then(|json| serde_json::from_slice(json).ok());
-                selector
-                    .zip(object)
-                    .is_some_and(|(selector, object)| selector.matches(|path| field(kind, &object, path)))
-            })
+        let fields = self.fields.as_deref().map_or(Some(true), |fields| {
+            let selector = FieldSelector::parse(fields).ok()?;
+            let object = serde_json::from_slice(written.whole?).ok()?;
+            Some(selector.matches(|path| field(kind, &object, path)))
+        });
+        if labels == Some(false) || fields == Some(false) { Some(false) } else { labels.and(fields) }
     }
 }
 
@@ -125,8 +122,8 @@ impl Declared {
     }
 
     fn wrote(&self, writer: &Writer, written: &Written<'_>) {
-        let inside = self.selects(written) || self.core.get(&written.key).is_some();
-        self.core.ledger().wrote(writer, &written.key, written.revision, inside);
+        let version = Version { key: &written.key, revision: written.revision, selected: self.selects(written) };
+        self.core.ledger().wrote(writer, version, &fates(&*self.core));
         if written.has_ended {
             self.removed(writer, written, false);
         }
@@ -135,13 +132,18 @@ impl Declared {
     /// The answer has the object as it was before.
     fn removed(&self, writer: &Writer, written: &Written<'_>, or_deleting: bool) {
         let Some(uid) = written.uid.as_deref() else { return };
-        let since = self.selects(written).then_some(written.revision);
+        let since = (self.selects(written) == Some(true)).then_some(written.revision);
         let removed = Removed { key: &written.key, uid, or_deleting, since };
         self.core.ledger().removed(writer, &removed, &fates(&*self.core));
     }
 
-    fn selects(&self, written: &Written<'_>) -> bool {
-        self.selectors(&written.key).is_some_and(|selectors| selectors.selects(&self.gvk, written))
+    /// See [`Selectors::selects`].
+    fn selects(&self, written: &Written<'_>) -> Option<bool> {
+        self.selectors(&written.key).map_or(Some(false), |selectors| selectors.selects(&self.gvk, written))
+    }
+
+    fn selects_all(&self, key: &ObjectKey) -> bool {
+        self.selectors(key).is_some_and(Selectors::selects_all)
     }
 }
 
@@ -164,9 +166,7 @@ impl Cache {
     pub(crate) fn deleting(&self, kind: &GroupVersionKind, key: &ObjectKey) -> Announced {
         let announce = |informer: Arc<Declared>| {
             let announced = informer.core.ledger().deleting(key);
-            let all = informer.selectors(key).is_some_and(Selectors::selects_all);
-            let known = all || informer.core.get(key).is_some();
-            (informer, announced, known)
+            (informer, announced)
         };
         let informers = self.informers_of(kind).into_iter().map(announce).collect();
         Announced { cache: self.clone(), kind: kind.clone(), key: key.clone(), informers }
@@ -233,7 +233,7 @@ pub(crate) struct Announced {
     cache: Cache,
     kind: GroupVersionKind,
     key: ObjectKey,
-    informers: Vec<(Arc<Declared>, Deleting, bool)>,
+    informers: Vec<(Arc<Declared>, Deleting)>,
 }
 
 impl Announced {
@@ -259,17 +259,16 @@ impl Announced {
         };
         let Some(uid) = uid else { return };
         for informer in new {
-            let since = informer.selectors(&self.key).is_some_and(Selectors::selects_all).then_some(0);
+            let since = informer.selects_all(&self.key).then_some(0);
             let removed = Removed { key: &self.key, uid: &uid, or_deleting: false, since };
             informer.core.ledger().removed(&writer, &removed, &fates(&*informer.core));
         }
-        for (informer, announced, known) in self.informers {
-            let known = known || informer.core.get(&self.key).is_some();
-            announced.deleted(&writer, &uid, known, &fates(&*informer.core));
+        for (informer, announced) in self.informers {
+            announced.deleted(&writer, &uid, informer.selects_all(&self.key), &fates(&*informer.core));
         }
     }
 }
 
-fn fates(core: &dyn Informing) -> impl Fn(&ObjectKey, &str) -> Fate {
+fn fates(core: &dyn Informing) -> impl Fn(&ObjectKey, Option<&str>) -> Fate {
     move |key, uid| core.fate(key, uid)
 }

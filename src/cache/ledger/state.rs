@@ -3,69 +3,22 @@
 //! What holds: an entry is here exactly as long as the informer does not show its write; a waiter counts the entries it waits for, and is woken when
 //! there are none left. Wakers are handed out, to be called without the lock.
 
-use super::{OwnWrites, Token, Writer, sync::Instant};
+use super::{
+    OwnWrites, Token, Writer,
+    entries::{Entries, Entry, Id, Wants},
+    sync::Instant,
+};
 use crate::object::ObjectKey;
 use hashbrown::HashMap;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    task::Waker,
-    time::Duration,
-};
-
-pub(super) type Id = u64;
-
-type Parts = HashMap<String, Option<u64>>;
+use std::{collections::BTreeSet, task::Waker, time::Duration};
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Up to where each part is, if it was listed; that of no namespace is the empty one. None before the informer begins, and when it has ended.
-    parts: Parts,
-    /// In the order of recording.
-    entries: BTreeMap<Id, Entry>,
-    /// The entries that want a revision.
-    revisions: BTreeSet<(u64, Id)>,
-    /// The entries of each key.
-    keys: HashMap<ObjectKey, Vec<Id>>,
+    entries: Entries,
     /// Deletes that were sent and are not answered.
     announced: HashMap<Id, Announced>,
     waiters: HashMap<Id, Waiter>,
-    last_id: Id,
     pub(super) stats: OwnWrites,
-}
-
-struct Entry {
-    key: ObjectKey,
-    wants: Wants,
-    writer: Writer,
-    since: Instant,
-    waiters: Vec<Id>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
-    Revision(u64),
-    /// No object with this uid; or, for some, one that is marked. A list before `after` does not have it yet.
-    Gone {
-        uid: String,
-        or_deleting: bool,
-        after: u64,
-    },
-}
-
-impl Wants {
-    /// Whether who shows the newer one, of the same key, shows this one, too.
-    fn is_contained_in(&self, newer: &Self) -> bool {
-        match (self, newer) {
-            (Self::Revision(this), Self::Revision(newer)) => this <= newer,
-            // Only if another version was written since: a list that has that one cannot have the object that was deleted before it. Of one that is from an unknown
-            // time nothing is known but that the newer object is not in it, and it may be too old for that.
-            (
-                Self::Gone { uid, or_deleting, after },
-                Self::Gone { uid: newer, or_deleting: newer_or, after: since },
-            ) => after < since && (uid != newer || or_deleting >= newer_or),
-            _ => false,
-        }
-    }
 }
 
 /// What is told of a key while its deletion is on its way.
@@ -90,8 +43,17 @@ pub(crate) enum Fate {
     Gone,
 }
 
-/// Says what became of the object with this key and uid. Called under the ledger's lock.
-pub(crate) type Fates<'a> = &'a dyn Fn(&ObjectKey, &str) -> Fate;
+/// Says what became of the object with this key and uid; without a uid, of whichever has the key. Called under the ledger's lock.
+pub(crate) type Fates<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Fate;
+
+/// A version that was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version<'a> {
+    pub(crate) key: &'a ObjectKey,
+    pub(crate) revision: u64,
+    /// Whether the informer's selectors let it in; `None` if the answer does not say enough.
+    pub(crate) selected: Option<bool>,
+}
 
 /// What the informer was told, and shows.
 pub(crate) enum Told<'a> {
@@ -126,96 +88,122 @@ pub(crate) enum Wanted<'a> {
 impl State {
     /// There is a part of this namespace, or of all that have none of their own.
     pub(super) fn join(&mut self, part: Option<&str>) {
-        self.parts.insert(part.unwrap_or_default().to_owned(), None);
+        self.entries.join(part.unwrap_or_default());
     }
 
     /// It is no more.
     pub(super) fn leave(&mut self, part: &str) -> Vec<Waker> {
-        let left = self.of_part(part);
-        self.parts.remove(part);
-        self.forget(left)
+        let wakers = self.forget(self.entries.of_part(part));
+        self.entries.leave(part);
+        wakers
     }
 
     /// The others are no more.
     pub(super) fn keep(&mut self, is_part: impl Fn(&str) -> bool) -> Vec<Waker> {
-        let gone: Vec<_> = self.parts.keys().filter(|part| !is_part(part)).cloned().collect();
+        let gone: Vec<_> = self.entries.parts().filter(|part| !is_part(part)).map(str::to_owned).collect();
         gone.iter().flat_map(|part| self.leave(part)).collect()
     }
 
     pub(super) fn forget_all(&mut self) -> Vec<Waker> {
-        self.forget(self.entries.keys().copied().collect())
+        self.forget(self.entries.all().map(|(id, _)| id).collect())
     }
 
     /// Nothing is shown any more.
     pub(super) fn end(&mut self) -> Vec<Waker> {
-        self.parts.clear();
-        self.forget_all()
+        let wakers = self.forget_all();
+        self.entries.end();
+        wakers
     }
 
     /// A part is at this revision, and the store shows it.
     pub(super) fn told(&mut self, part: &str, revision: u64, told: &Told<'_>, now: fn() -> Instant) -> Vec<Waker> {
         self.note(part, told);
-        let Some(reached) = self.parts.get_mut(part) else { return Vec::new() };
+        let Some(reached) = self.entries.reached_mut(part) else { return Vec::new() };
         let before = reached.replace(revision);
         if !matches!(told, Told::All(_)) {
             // What comes late is nothing new.
             *reached = before.max(*reached);
         } else if *reached < before {
             // The server was set back: what was written is gone, or will be.
-            let lost = self.of_part(part);
-            return self.forget(lost);
+            return self.forget(self.entries.of_part(part));
         }
-        if self.entries.is_empty() {
+        if self.entries.len() == 0 {
             return Vec::new();
         }
         let now = now();
-        let shown = self.revisions.range(..=(revision, Id::MAX)).map(|(_, id)| *id);
-        let shown = shown.filter(|id| self.part_of(&self.entries[id].key) == part).collect();
-        let mut wakers = self.shown(shown, now);
-        let gone = self.gone(part, told);
-        wakers.extend(self.shown(gone, now));
+        let mut wakers = self.shown(self.entries.up_to(part, revision), now);
+        wakers.extend(self.shown(self.gone(part, revision, told), now));
+        if before <= Some(revision) {
+            wakers.extend(self.shown(self.left(part, revision, told), now));
+        }
         wakers
     }
 
     /// For the deletes that are not answered, whatever becomes of the others.
     fn note(&mut self, part: &str, told: &Told<'_>) {
-        let parts = &self.parts;
+        let entries = &self.entries;
         for announced in self.announced.values_mut() {
             match told {
                 Told::Gone(key, uid) if announced.key == **key => announced.gone.push(uid.map(Into::into)),
-                Told::All(_) if part_of(parts, &announced.key) == part => announced.listed = true,
+                Told::All(_) if entries.part_of(&announced.key) == part => announced.listed = true,
                 Told::Other | Told::Deleting(..) | Told::Gone(..) | Told::All(_) => {}
             }
         }
     }
 
+    /// What may be shown by this.
+    fn candidates(&self, part: &str, told: &Told<'_>) -> Vec<Id> {
+        match told {
+            Told::Deleting(key, _) | Told::Gone(key, _) => self.entries.of(key).map(|(id, _)| id).collect(),
+            Told::All(_) => self.entries.of_part(part),
+            Told::Other => Vec::new(),
+        }
+    }
+
     /// The deletions that this shows.
-    fn gone(&self, part: &str, told: &Told<'_>) -> Vec<Id> {
+    fn gone(&self, part: &str, revision: u64, told: &Told<'_>) -> Vec<Id> {
         let is_shown = |entry: &Entry| {
             let Wants::Gone { uid, or_deleting, after } = &entry.wants else { return false };
             match told {
                 Told::Other => false,
                 Told::Deleting(_, it) => *or_deleting && uid == it,
                 Told::Gone(_, it) => it.is_none_or(|it| uid == it),
-                Told::All(fates) => match fates(&entry.key, uid) {
+                Told::All(fates) => match fates(&entry.key, Some(uid)) {
                     Fate::There => false,
                     Fate::Deleting => *or_deleting,
-                    Fate::Gone => self.parts.get(part).is_some_and(|reached| *reached >= Some(*after)),
+                    Fate::Gone => revision >= *after,
                 },
             }
         };
-        let candidates = match told {
-            Told::Deleting(key, _) | Told::Gone(key, _) => self.keys.get(*key).cloned().unwrap_or_default(),
-            Told::All(_) => self.of_part(part),
-            Told::Other => Vec::new(),
-        };
-        candidates.into_iter().filter(|id| is_shown(&self.entries[id])).collect()
+        let mut shown = self.candidates(part, told);
+        shown.retain(|id| self.entries.get(*id).is_some_and(is_shown));
+        shown
     }
 
-    /// A write was answered. What is not `inside` of what the informer keeps only counts if more is expected of its key.
-    pub(super) fn wrote(&mut self, writer: Writer, key: &ObjectKey, revision: u64, inside: bool, now: Instant) {
-        let Some(&reached) = self.parts.get(self.part_of(key)) else { return };
-        if !inside && !self.keys.contains_key(key) {
+    /// The versions outside of the selectors of which nothing more will be told, because this shows that the object had left before; unless it is to come and leave
+    /// again before that.
+    fn left(&self, part: &str, revision: u64, told: &Told<'_>) -> Vec<Id> {
+        let is_shown = |entry: &Entry| {
+            let Wants::Left(at) = entry.wants else { return false };
+            let has_left = match told {
+                Told::Other | Told::Deleting(..) => false,
+                Told::Gone(..) => true,
+                Told::All(fates) => fates(&entry.key, None) == Fate::Gone,
+            };
+            has_left && !self.entries.expects_between(&entry.key, revision, at)
+        };
+        let mut shown = self.candidates(part, told);
+        shown.retain(|id| self.entries.get(*id).is_some_and(is_shown));
+        shown
+    }
+
+    /// A write was answered. A version that the informer's selectors leave out only counts if the informer has the object, or more is expected of it: then it
+    /// will be told that it leaves.
+    pub(super) fn wrote(&mut self, writer: Writer, version: Version<'_>, fates: Fates<'_>, now: Instant) {
+        let Version { key, revision, selected } = version;
+        let Some(reached) = self.entries.reached(self.entries.part_of(key)) else { return };
+        let is_known = || self.entries.of(key).next().is_some() || fates(key, None) != Fate::Gone;
+        if selected != Some(true) && !is_known() {
             return;
         }
         self.stats.writes += 1;
@@ -223,11 +211,12 @@ impl State {
             self.stats.last_lag = Duration::ZERO;
             return;
         }
-        self.insert(key, Wants::Revision(revision), writer, now);
+        let wants = if selected == Some(false) { Wants::Left(revision) } else { Wants::Revision(revision) };
+        self.entries.insert(key, wants, writer, now);
     }
 
     pub(super) fn announce(&mut self, key: &ObjectKey) -> Id {
-        let id = self.id();
+        let id = self.entries.id();
         self.announced.insert(id, Announced { key: key.clone(), gone: Vec::new(), listed: false });
         id
     }
@@ -236,30 +225,42 @@ impl State {
         self.announced.remove(&id);
     }
 
-    /// A delete that was announced was answered: the object with this uid is gone.
-    pub(super) fn deleted(&mut self, id: Id, uid: &str, writer: Writer, inside: bool, fates: Fates<'_>, now: Instant) {
+    /// A delete that was announced was answered: the object with this uid is gone. The informer may be one that `selects_all`: of others it counts only if it is
+    /// there, or its last version is to come. By uid: the informer may have another one of that name.
+    pub(super) fn deleted(
+        &mut self,
+        id: Id,
+        uid: &str,
+        writer: Writer,
+        selects_all: bool,
+        fates: Fates<'_>,
+        now: Instant,
+    ) {
         let Some(Announced { key, gone, listed }) = self.announced.remove(&id) else { return };
-        if !self.parts.contains_key(self.part_of(&key)) || !inside && !self.keys.contains_key(&key) {
+        if self.entries.reached(self.entries.part_of(&key)).is_none() {
+            return;
+        }
+        let told = gone.iter().any(|gone| gone.as_deref().is_none_or(|gone| gone == uid));
+        let (after, is_gone) = (self.entries.expected(&key), fates(&key, Some(uid)) == Fate::Gone);
+        if !selects_all && !told && after.is_none() && is_gone {
             return;
         }
         self.stats.writes += 1;
-        let told = gone.iter().any(|gone| gone.as_deref().is_none_or(|gone| gone == uid));
-        let after = self.expected(&key);
-        if told || listed && after.is_none() && fates(&key, uid) == Fate::Gone {
+        if told || listed && after.is_none() && is_gone {
             self.stats.last_lag = Duration::ZERO;
         } else {
             let (uid, after) = (uid.to_owned(), after.unwrap_or_default());
-            self.insert(&key, Wants::Gone { uid, or_deleting: false, after }, writer, now);
+            self.entries.insert(&key, Wants::Gone { uid, or_deleting: false, after }, writer, now);
         }
     }
 
     /// A write that was not announced has deleted an object, or, if that is enough, marked it: as one of many, or with its last finalizer.
     pub(super) fn removed(&mut self, writer: Writer, removed: &Removed<'_>, fates: Fates<'_>, now: Instant) {
         let Removed { key, uid, or_deleting, since } = *removed;
-        let Some(&reached) = self.parts.get(self.part_of(key)) else { return };
+        let Some(reached) = self.entries.reached(self.entries.part_of(key)) else { return };
         self.stats.writes += 1;
-        let after = self.expected(key).max(since.filter(|since| Some(*since) > reached));
-        let is_shown = match fates(key, uid) {
+        let after = self.entries.expected(key).max(since.filter(|since| Some(*since) > reached));
+        let is_shown = match fates(key, Some(uid)) {
             Fate::There => false,
             Fate::Deleting => or_deleting,
             // Or it has not come yet, and that much is known.
@@ -269,7 +270,7 @@ impl State {
             self.stats.last_lag = Duration::ZERO;
         } else {
             let (uid, after) = (uid.to_owned(), after.unwrap_or_default());
-            self.insert(key, Wants::Gone { uid, or_deleting, after }, writer, now);
+            self.entries.insert(key, Wants::Gone { uid, or_deleting, after }, writer, now);
         }
     }
 
@@ -279,9 +280,9 @@ impl State {
         if left.is_empty() {
             return None;
         }
-        let waiter = self.id();
+        let waiter = self.entries.id();
         for id in &left {
-            self.entries.entry(*id).and_modify(|entry| entry.waiters.push(waiter));
+            self.entries.get_mut(*id).into_iter().for_each(|entry| entry.waiters.push(waiter));
         }
         self.waiters.insert(waiter, Waiter { left, waker: None });
         self.stats.waits += 1;
@@ -294,16 +295,20 @@ impl State {
 
     fn matching(&self, token: &Token, wanted: Wanted<'_>) -> impl Iterator<Item = Id> {
         // Of one key without looking at the others.
-        let (some, all) = match wanted {
-            Wanted::Key(key) => (self.keys.get(key), None),
-            Wanted::Namespace(_) | Wanted::All => (None, Some(&self.entries)),
-        };
-        let some = some.into_iter().flatten().map(|id| (id, &self.entries[id]));
-        let all = all.into_iter().flatten().filter(move |(_, entry)| match wanted {
-            Wanted::Namespace(namespace) => entry.key.namespace().unwrap_or_default() == namespace,
+        let key = if let Wanted::Key(key) = wanted { Some(key) } else { None };
+        let some = key.into_iter().flat_map(|key| self.entries.of(key).chain(self.entries.crowd_of(key)));
+        let all = key.is_none().then(|| self.entries.all()).into_iter().flatten();
+        let all = all.filter(move |(_, entry)| match wanted {
+            Wanted::Namespace(namespace) => self.concerns(entry, namespace),
             Wanted::Key(_) | Wanted::All => true,
         });
-        some.chain(all).filter(|(_, entry)| entry.writer.is(token)).map(|(id, _)| *id)
+        some.chain(all).filter(|(_, entry)| entry.writer.is(token)).map(|(id, _)| id)
+    }
+
+    /// Whether an entry is of an object in this namespace, or may be.
+    fn concerns(&self, entry: &Entry, namespace: &str) -> bool {
+        let is_there = entry.key.namespace().unwrap_or_default() == namespace;
+        is_there || entry.writer.is_everybody() && self.entries.is_of_rest(&entry.key)
     }
 
     /// Whether all is shown that the waiter waits for; if not, whom to wake.
@@ -318,12 +323,12 @@ impl State {
     /// What the waiter still waits for.
     pub(super) fn waits_for(&self, waiter: Id) -> Option<ObjectKey> {
         let entry = self.waiters.get(&waiter)?.left.first()?;
-        Some(self.entries[entry].key.clone())
+        Some(self.entries.get(*entry)?.key.clone())
     }
 
     pub(super) fn stop_waiting(&mut self, waiter: Id) {
         for id in self.waiters.remove(&waiter).into_iter().flat_map(|waiter| waiter.left) {
-            self.entries.entry(id).and_modify(|entry| entry.waiters.retain(|other| *other != waiter));
+            self.entries.get_mut(id).into_iter().for_each(|entry| entry.waiters.retain(|other| *other != waiter));
         }
     }
 
@@ -331,67 +336,10 @@ impl State {
         OwnWrites { pending: self.entries.len(), ..self.stats.clone() }
     }
 
-    /// The last version of this object that is still to come.
-    fn expected(&self, key: &ObjectKey) -> Option<u64> {
-        let ids = self.keys.get(key).into_iter().flatten();
-        let revisions = ids.filter_map(|id| match self.entries[id].wants {
-            Wants::Revision(revision) => Some(revision),
-            Wants::Gone { .. } => None,
-        });
-        revisions.max()
-    }
-
-    fn part_of<'a>(&self, key: &'a ObjectKey) -> &'a str {
-        part_of(&self.parts, key)
-    }
-
-    fn of_part(&self, part: &str) -> Vec<Id> {
-        let of_part = self.entries.iter().filter(|(_, entry)| self.part_of(&entry.key) == part);
-        of_part.map(|(id, _)| *id).collect()
-    }
-
-    fn id(&mut self) -> Id {
-        self.last_id += 1;
-        self.last_id
-    }
-
-    /// What nobody waits for and is contained in this one is taken out. So one client that makes and deletes a key has at most two entries of it, however long
-    /// nothing is heard; and one more for each delete of what others make anew. There is no bound to the number of keys: a process that writes ever new ones while
-    /// its informer is refused remembers all of their names.
-    fn insert(&mut self, key: &ObjectKey, wants: Wants, writer: Writer, now: Instant) {
-        let is_contained = |id: &Id| {
-            let entry = &self.entries[id];
-            entry.wants.is_contained_in(&wants) && entry.waiters.is_empty() && writer.stands_for(&entry.writer)
-        };
-        let contained: Vec<_> = self.keys.get(key).into_iter().flatten().copied().filter(is_contained).collect();
-        for id in contained {
-            self.take(id);
-        }
-        let id = self.id();
-        if let Wants::Revision(revision) = wants {
-            self.revisions.insert((revision, id));
-        }
-        self.keys.entry_ref(key).or_default().push(id);
-        self.entries.insert(id, Entry { key: key.clone(), wants, writer, since: now, waiters: Vec::new() });
-    }
-
-    fn take(&mut self, id: Id) -> Option<Entry> {
-        let entry = self.entries.remove(&id)?;
-        if let Wants::Revision(revision) = entry.wants {
-            self.revisions.remove(&(revision, id));
-        }
-        if let Some(ids) = self.keys.get_mut(&entry.key) {
-            ids.retain(|other| *other != id);
-            if ids.is_empty() {
-                self.keys.remove(&entry.key);
-            }
-        }
-        Some(entry)
-    }
-
     fn shown(&mut self, ids: Vec<Id>, now: Instant) -> Vec<Waker> {
         for id in &ids {
-            let lag = now.saturating_duration_since(self.entries[id].since);
+            let Some(entry) = self.entries.get(*id) else { continue };
+            let lag = now.saturating_duration_since(entry.since);
             self.stats.last_lag = lag;
             self.stats.longest_lag = self.stats.longest_lag.max(lag);
         }
@@ -401,7 +349,7 @@ impl State {
     fn forget(&mut self, ids: Vec<Id>) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for id in ids {
-            for waiter in self.take(id).into_iter().flat_map(|entry| entry.waiters) {
+            for waiter in self.entries.take(id).into_iter().flat_map(|entry| entry.waiters) {
                 let Some(waiter) = self.waiters.get_mut(&waiter) else { continue };
                 waiter.left.remove(&id);
                 if waiter.left.is_empty() {
@@ -411,9 +359,4 @@ impl State {
         }
         wakers
     }
-}
-
-/// The part that an object would come from.
-fn part_of<'a>(parts: &Parts, key: &'a ObjectKey) -> &'a str {
-    key.namespace().filter(|namespace| parts.contains_key(*namespace)).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 mod random;
 
-use super::{book::Ledger, *};
+use super::{book::Ledger, entries::MOST, *};
 use crate::object::ObjectKey;
 use parking_lot::Mutex;
 use std::{
@@ -37,7 +37,13 @@ impl Scene {
     }
 
     fn wrote(&self, key: &ObjectKey, revision: u64) {
-        self.ledger.wrote(&Writer::of(&self.client), key, revision, true);
+        self.wrote_so(key, revision, Some(true), Fate::Gone);
+    }
+
+    /// Whether the selectors let it in, and what the informer has under the key.
+    fn wrote_so(&self, key: &ObjectKey, revision: u64, selected: Option<bool>, fate: Fate) {
+        let version = Version { key, revision, selected };
+        self.ledger.wrote(&Writer::of(&self.client), version, &|_, _| fate);
     }
 
     fn wait(&self, wanted: Wanted<'_>) -> Option<Pending> {
@@ -118,9 +124,9 @@ fn what_has_no_part_of_its_own_is_in_the_one_of_all_others() {
 #[test]
 fn a_delete_is_shown_when_this_very_object_is_gone() {
     let scene = Scene::new(&[None]);
-    let there = |_: &ObjectKey, _: &str| Fate::There;
-    let delete = |uid: &str, inside| {
-        scene.ledger.deleting(&key("x")).deleted(&Writer::of(&scene.client), uid, inside, &there);
+    let there = |_: &ObjectKey, _: Option<&str>| Fate::There;
+    let delete = |uid: &str, selects_all| {
+        scene.ledger.deleting(&key("x")).deleted(&Writer::of(&scene.client), uid, selects_all, &there);
     };
     delete("u", true);
     scene.ledger.told(None, 20, &Told::Other, || ());
@@ -130,8 +136,12 @@ fn a_delete_is_shown_when_this_very_object_is_gone() {
     scene.ledger.told(None, 23, &Told::Gone(&key("x"), Some("u")), || ());
     assert!(!scene.waits(Wanted::All));
 
+    let another = |_: &ObjectKey, uid: Option<&str>| if uid.is_none() { Fate::There } else { Fate::Gone };
+    scene.ledger.deleting(&key("x")).deleted(&Writer::of(&scene.client), "u", false, &another);
+    assert!(!scene.waits(Wanted::All), "nobody will tell of what is not selected, whatever has the name");
     delete("u", false);
-    assert!(!scene.waits(Wanted::All), "nobody will tell of what is not selected");
+    assert!(scene.waits(Wanted::All), "it is there, and so it is selected");
+    scene.ledger.told(None, 23, &Told::Gone(&key("x"), Some("u")), || ());
     delete("u", true);
     scene.ledger.told(None, 24, &Told::Gone(&key("x"), None), || ());
     assert!(!scene.waits(Wanted::All), "one that cannot be read is gone all the same");
@@ -142,7 +152,7 @@ fn a_delete_is_shown_when_this_very_object_is_gone() {
 #[test]
 fn one_key_that_comes_and_goes_while_nothing_is_heard_leaves_no_heap() {
     let scene = Scene::new(&[None]);
-    let gone = |_: &ObjectKey, _: &str| Fate::Gone;
+    let gone = |_: &ObjectKey, _: Option<&str>| Fate::Gone;
     scene.ledger.told(None, 1, &Told::All(&gone), || ());
     let cycle = |number: u64| {
         scene.wrote(&key("x"), number * 2);
@@ -168,7 +178,7 @@ fn a_delete_stands_for_an_older_one_only_if_no_list_can_show_it_alone() {
     let scene = Scene::new(&[None]);
     let writer = Writer::of(&scene.client);
     let shown = std::cell::Cell::new("1");
-    let fates = |_: &ObjectKey, uid: &str| if uid == shown.get() { Fate::There } else { Fate::Gone };
+    let fates = |_: &ObjectKey, uid: Option<&str>| if uid == Some(shown.get()) { Fate::There } else { Fate::Gone };
     // Made by somebody else, so that nobody knows since when the second one is there.
     for uid in ["1", "2"] {
         scene.ledger.deleting(&key("x")).deleted(&writer, uid, true, &fates);
@@ -184,8 +194,8 @@ fn a_delete_stands_for_an_older_one_only_if_no_list_can_show_it_alone() {
 fn objects_of_a_collection_are_shown_gone_or_marked() {
     let scene = Scene::new(&[None]);
     let writer = Writer::of(&scene.client);
-    let there = |_: &ObjectKey, _: &str| Fate::There;
-    let remove = |name: &str, or_deleting, since, fates: &dyn Fn(&ObjectKey, &str) -> Fate| {
+    let there = |_: &ObjectKey, _: Option<&str>| Fate::There;
+    let remove = |name: &str, or_deleting, since, fates: &dyn Fn(&ObjectKey, Option<&str>) -> Fate| {
         scene.ledger.removed(&writer, &Removed { key: &key(name), uid: name, or_deleting, since }, fates);
     };
     for name in ["x", "y"] {
@@ -203,7 +213,7 @@ fn objects_of_a_collection_are_shown_gone_or_marked() {
     scene.ledger.told(None, 4, &Told::All(&|_, _| Fate::Gone), || ());
     assert!(!scene.waits(Wanted::All));
 
-    let gone = |_: &ObjectKey, _: &str| Fate::Gone;
+    let gone = |_: &ObjectKey, _: Option<&str>| Fate::Gone;
     remove("x", true, Some(4), &gone);
     assert!(!scene.waits(Wanted::All), "it was there, and is not any more");
     remove("x", true, Some(6), &gone);
@@ -219,7 +229,7 @@ fn objects_of_a_collection_are_shown_gone_or_marked() {
 
 #[test]
 fn a_delete_is_shown_by_the_first_list_of_an_informer_that_was_declared_before_its_answer() {
-    let gone = |_: &ObjectKey, _: &str| Fate::Gone;
+    let gone = |_: &ObjectKey, _: Option<&str>| Fate::Gone;
     // A server whose versions are no numbers is at 0 for ever.
     for revision in [5, 0] {
         let scene = Scene::new(&[None]);
@@ -246,7 +256,7 @@ fn a_delete_is_shown_by_the_first_list_of_an_informer_that_was_declared_before_i
 #[test]
 fn what_is_outside_counts_only_if_more_is_expected_of_it() {
     let scene = Scene::new(&[None]);
-    let leave = |revision| scene.ledger.wrote(&Writer::of(&scene.client), &key("x"), revision, false);
+    let leave = |revision| scene.wrote_so(&key("x"), revision, Some(false), Fate::Gone);
     leave(5);
     assert!(!scene.waits(Wanted::All));
     scene.wrote(&key("x"), 6);
@@ -255,6 +265,103 @@ fn what_is_outside_counts_only_if_more_is_expected_of_it() {
     assert!(scene.waits(Wanted::All), "that it leaves will be told");
     scene.ledger.told(None, 7, &Told::Gone(&key("x"), Some("u")), || ());
     assert!(!scene.waits(Wanted::All));
+    scene.wrote_so(&key("x"), 8, None, Fate::Gone);
+    assert!(!scene.waits(Wanted::All), "nobody knows whether it is inside, and the informer does not have it");
+    scene.wrote_so(&key("x"), 8, None, Fate::There);
+    assert!(scene.waits(Wanted::All), "it has it, and so it will be told");
+}
+
+#[test]
+fn what_is_written_after_an_object_has_left_is_shown_when_it_has() {
+    let x = &key("x");
+    let left = |scene: &Scene, revision| scene.wrote_so(x, revision, Some(false), Fate::There);
+    let gone = |scene: &Scene, revision| scene.ledger.told(None, revision, &Told::Gone(x, Some("u")), || ());
+    let scene = Scene::new(&[None]);
+    left(&scene, 5);
+    left(&scene, 6);
+    scene.ledger.told(None, 4, &Told::Other, || ());
+    assert!(scene.waits(Wanted::Key(x)));
+    gone(&scene, 5);
+    assert_eq!(scene.ledger.stats().pending, 0, "nothing will be told of 6");
+
+    // It leaves at 10, comes back at 11 and leaves at 12, and is written outside at 13.
+    left(&scene, 10);
+    scene.wrote(x, 11);
+    left(&scene, 13);
+    gone(&scene, 10);
+    assert!(scene.waits(Wanted::Key(x)), "it comes back before that");
+    scene.ledger.told(None, 11, &Told::Other, || ());
+    gone(&scene, 9);
+    assert!(scene.waits(Wanted::Key(x)), "told too late, that says nothing");
+    gone(&scene, 12);
+    assert_eq!(scene.ledger.stats().pending, 0);
+
+    left(&scene, 20);
+    scene.ledger.told(None, 19, &Told::All(&|_, _| Fate::There), || ());
+    assert!(scene.waits(Wanted::Key(x)), "the list is from before");
+    scene.ledger.told(None, 19, &Told::All(&|_, _| Fate::Gone), || ());
+    assert!(!scene.waits(Wanted::Key(x)), "the list does not have it");
+}
+
+#[test]
+fn a_delete_of_what_has_left_is_not_waited_for() {
+    let (scene, x) = (Scene::new(&[None]), &key("x"));
+    let writer = Writer::of(&scene.client);
+    let has = |uid: &'static str| {
+        move |_: &ObjectKey, asked: Option<&str>| {
+            if asked.is_none_or(|asked| asked == uid) { Fate::There } else { Fate::Gone }
+        }
+    };
+    // One is deleted, and another one of that name is made outside and deleted, before the informer hears of any.
+    scene.ledger.deleting(x).deleted(&writer, "one", false, &has("one"));
+    scene.wrote_so(x, 7, Some(false), Fate::There);
+    scene.ledger.deleting(x).deleted(&writer, "two", false, &has("one"));
+    scene.ledger.told(None, 6, &Told::Gone(x, Some("one")), || ());
+    assert_eq!(scene.ledger.stats().pending, 0);
+    // One that was made inside is to come, and to go.
+    scene.wrote(x, 8);
+    scene.ledger.deleting(x).deleted(&writer, "three", false, &|_, _| Fate::Gone);
+    scene.ledger.told(None, 8, &Told::Other, || ());
+    assert!(scene.waits(Wanted::Key(x)));
+    scene.ledger.told(None, 9, &Told::Gone(x, Some("three")), || ());
+    assert_eq!(scene.ledger.stats().pending, 0);
+}
+
+#[test]
+fn of_more_writes_than_are_told_apart_all_are_waited_for_by_everybody() {
+    let scene = Scene::new(&[Some("a"), Some("b")]);
+    let most = MOST as u64;
+    (1..=most + 1000).for_each(|number| scene.wrote(&key(&number.to_string()), number));
+    assert_eq!(scene.ledger.stats().pending, MOST + 1, "one stands for all others");
+    let other = Token::default();
+    let waits = |wanted: Wanted<'_>| scene.ledger.pending(&other, wanted).is_some();
+    assert!(waits(Wanted::Key(&key("any"))) && waits(Wanted::Namespace("a")) && waits(Wanted::All));
+    assert!(
+        !waits(Wanted::Key(&ObjectKey::new("b", "any"))) && !waits(Wanted::Namespace("b")),
+        "nothing was written there"
+    );
+    let last = key(&(most + 1000).to_string());
+    let mut read = scene.wait(Wanted::Key(&last)).expect("it is pending");
+    scene.wrote(&key("later"), most + 1001);
+    scene.ledger.told(Some("a"), most, &Told::Other, || ());
+    assert_eq!((ready(&mut read), scene.ledger.stats().pending), (false, 2));
+    scene.ledger.told(Some("a"), most + 1000, &Told::Other, || ());
+    assert!(ready(&mut read) && waits(Wanted::Key(&last)), "who began before does not wait for what came later");
+    scene.ledger.told(Some("a"), most + 1001, &Told::Other, || ());
+    assert_eq!(scene.ledger.stats().pending, 0);
+    scene.wrote(&key("again"), most + 1002);
+    assert!(!waits(Wanted::Key(&last)) && scene.waits(Wanted::Key(&key("again"))), "they are told apart again");
+}
+
+#[test]
+fn a_namespace_that_gets_a_part_of_its_own_takes_its_writes_along() {
+    let scene = Scene::new(&[None]);
+    scene.wrote(&key("x"), 5);
+    scene.ledger.join(Some("a"));
+    scene.ledger.told(None, 9, &Told::Other, || ());
+    assert!(scene.waits(Wanted::Key(&key("x"))), "the others say nothing of it any more");
+    scene.ledger.told(Some("a"), 5, &Told::Other, || ());
+    assert_eq!(scene.ledger.stats().pending, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +404,7 @@ fn writes_while_nothing_comes_take_no_more_memory_than_their_keys() {
 fn a_delete_on_its_way_hears_of_the_list_of_a_server_that_was_set_back() {
     let scene = Scene::new(&[None]);
     scene.ledger.told(None, 9, &Told::Other, || ());
-    let gone: &dyn Fn(&ObjectKey, &str) -> Fate = &|_, _| Fate::Gone;
+    let gone: &dyn Fn(&ObjectKey, Option<&str>) -> Fate = &|_, _| Fate::Gone;
     let deleting = scene.ledger.deleting(&key("x"));
     scene.ledger.told(None, 3, &Told::All(gone), || ());
     deleting.deleted(&Writer::of(&scene.client), "u", true, gone);

@@ -70,10 +70,10 @@ impl PartialEq for Token {
 }
 impl Eq for Token {}
 
-/// The client that writes, and the scope it does so in. It keeps neither: who is gone asks for nothing.
+/// The client that writes, and the scope it does so in; or everybody. It keeps neither: who is gone asks for nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
-    client: Weak<Account>,
+    client: Option<Weak<Account>>,
     scope: Option<Weak<Account>>,
 }
 
@@ -81,20 +81,29 @@ impl Writer {
     /// Here and now.
     pub(crate) fn of(client: &Token) -> Self {
         let scope = CURRENT.try_with(|scope| Arc::downgrade(&scope.0)).ok();
-        Self { client: Arc::downgrade(&client.0), scope }
+        Self { client: Some(Arc::downgrade(&client.0)), scope }
+    }
+
+    /// Whoever asks is taken for one who wrote it.
+    pub(super) fn everybody() -> Self {
+        Self { client: None, scope: None }
+    }
+
+    pub(super) fn is_everybody(&self) -> bool {
+        self.client.is_none()
     }
 
     pub(super) fn is(&self, token: &Token) -> bool {
-        self.tokens().any(|one| one.as_ptr() == Arc::as_ptr(&token.0))
+        self.is_everybody() || self.tokens().any(|one| one.as_ptr() == Arc::as_ptr(&token.0))
     }
 
     /// Whether everybody who may still ask for what the other one wrote asks for what this one writes, too.
     pub(super) fn stands_for(&self, other: &Self) -> bool {
         let mut asking = other.tokens().filter(|one| one.strong_count() > 0);
-        asking.all(|one| self.tokens().any(|mine| mine.ptr_eq(one)))
+        self.is_everybody() || !other.is_everybody() && asking.all(|one| self.tokens().any(|mine| mine.ptr_eq(one)))
     }
 
     fn tokens(&self) -> impl Iterator<Item = &Weak<Account>> {
-        [&self.client].into_iter().chain(&self.scope)
+        self.client.iter().chain(&self.scope)
     }
 }

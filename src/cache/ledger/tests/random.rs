@@ -1,5 +1,8 @@
 //! A server with two namespaces, an informer that hears of it sooner or later, in events, bookmarks and lists, and a client whose answers take
 //! their time. After every step each read is asked: it must be served exactly when the store shows all that was answered before it began.
+//!
+//! The informer may have selectors: then objects that the client writes come and leave, and of what is outside nothing is heard. Others do not create then, nor
+//! do they let anything in or out: what the ledger cannot know of that, its documentation says.
 
 use super::{ready, *};
 use proptest::prelude::*;
@@ -14,6 +17,8 @@ enum Step {
         object: usize,
         ours: bool,
         mark: bool,
+        /// Whether what is written is for an informer with selectors.
+        inside: bool,
     },
     Delete {
         object: usize,
@@ -49,8 +54,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let object = || 0..4usize;
     let part = || 0..2usize;
     let step = prop_oneof![
-        6 => (object(), any::<bool>(), proptest::bool::weighted(0.2))
-            .prop_map(|(object, ours, mark)| Step::Write { object, ours, mark }),
+        6 => (object(), any::<bool>(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.7))
+            .prop_map(|(object, ours, mark, inside)| Step::Write { object, ours, mark, inside }),
         3 => (object(), any::<bool>()).prop_map(|(object, ours)| Step::Delete { object, ours }),
         1 => part().prop_map(|namespace| Step::DeleteAll { namespace }),
         8 => part().prop_map(|namespace| Step::Answer { namespace }),
@@ -65,19 +70,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Version {
+struct Object {
     uid: u64,
     revision: u64,
     marked: bool,
+    inside: bool,
 }
 
-type Objects = BTreeMap<ObjectKey, Version>;
+type Objects = BTreeMap<ObjectKey, Object>;
 
 /// What a part hears.
 #[derive(Clone, Debug)]
 struct Heard {
     key: ObjectKey,
-    version: Version,
+    version: Object,
     gone: bool,
 }
 
@@ -85,7 +91,6 @@ struct Heard {
 struct Part {
     /// What was not heard yet.
     events: Vec<Heard>,
-    reached: u64,
     /// A list that is on its way: everything, and how far it is.
     list: Option<(Objects, u64)>,
 }
@@ -99,10 +104,11 @@ struct Done {
 
 /// A request that the server has served, and not answered.
 enum Asked {
-    Write(Done),
+    /// And whether it is inside.
+    Write(Done, bool),
     Delete(Done, Deleting, u64),
     /// With what was there.
-    DeleteAll(Vec<(Done, Version)>),
+    DeleteAll(Vec<(Done, Object)>),
 }
 
 struct Read {
@@ -112,6 +118,8 @@ struct Read {
 
 struct World {
     scene: Scene,
+    /// Whether the informer has selectors.
+    selects: bool,
     revision: u64,
     server: Objects,
     store: Objects,
@@ -123,9 +131,10 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(selects: bool) -> Self {
         Self {
             scene: Scene::new(&NAMESPACES.map(Some)),
+            selects,
             revision: 0,
             server: Objects::new(),
             store: Objects::new(),
@@ -136,16 +145,15 @@ impl World {
         }
     }
 
-    fn change(&mut self, key: &ObjectKey, uid: Option<u64>, marked: bool, gone: bool) -> Done {
+    fn change(&mut self, key: &ObjectKey, uid: Option<u64>, marked: bool, inside: bool, gone: bool) -> Done {
         self.revision += 1;
-        let version = Version { uid: uid.unwrap_or(self.revision), revision: self.revision, marked };
-        if gone {
-            self.server.remove(key);
-        } else {
-            self.server.insert(key.clone(), version);
+        let version = Object { uid: uid.unwrap_or(self.revision), revision: self.revision, marked, inside };
+        let before = if gone { self.server.remove(key) } else { self.server.insert(key.clone(), version) };
+        // What leaves is told as gone.
+        let gone = gone || !inside;
+        if !gone || before.is_some_and(|before| before.inside) {
+            self.parts[part_of(key)].events.push(Heard { key: key.clone(), version, gone });
         }
-        let part = usize::from(key.namespace() == Some(NAMESPACES[1]));
-        self.parts[part].events.push(Heard { key: key.clone(), version, gone });
         Done { key: key.clone(), revision: self.revision }
     }
 
@@ -153,22 +161,23 @@ impl World {
         let object = |number: usize| ObjectKey::new(NAMESPACES[number % 2], if number < 2 { "x" } else { "y" });
         let writer = Writer::of(&self.scene.client);
         match step {
-            Step::Write { object: number, ours, mark } => {
+            Step::Write { object: number, ours, mark, inside } => {
                 let key = object(number);
                 let there = self.server.get(&key).copied();
                 // While a list is on its way nobody else creates: that it does not have what was created and deleted since is not known.
-                let ours = ours || there.is_none() && self.parts[number % 2].list.is_some();
+                let ours = ours || there.is_none() && (self.selects || self.parts[number % 2].list.is_some());
                 let marked = there.is_some_and(|there| there.marked || mark);
-                let done = self.change(&key, there.map(|there| there.uid), marked, false);
+                let inside = !self.selects || if ours { inside } else { there.is_some_and(|there| there.inside) };
+                let done = self.change(&key, there.map(|there| there.uid), marked, inside, false);
                 if ours {
-                    self.asked[number % 2].push(Asked::Write(done));
+                    self.asked[number % 2].push(Asked::Write(done, inside));
                 }
             }
             Step::Delete { object: number, ours } => {
                 let key = object(number);
                 let Some(there) = self.server.get(&key).copied() else { return };
                 let deleting = ours.then(|| self.scene.ledger.deleting(&key));
-                let done = self.change(&key, Some(there.uid), there.marked, true);
+                let done = self.change(&key, Some(there.uid), there.marked, there.inside, true);
                 self.asked[number % 2].extend(deleting.map(|deleting| Asked::Delete(done, deleting, there.uid)));
             }
             Step::DeleteAll { namespace } => {
@@ -176,8 +185,8 @@ impl World {
                 let in_it = |key: &ObjectKey| key.namespace() == Some(NAMESPACES[namespace]);
                 // What is marked stays as it is; of the others every other one is only marked.
                 let there = there.filter(|(key, version)| in_it(key) && !version.marked);
-                let one = |(key, version): (ObjectKey, Version)| {
-                    (self.change(&key, Some(version.uid), true, version.uid.is_multiple_of(2)), version)
+                let one = |(key, version): (ObjectKey, Object)| {
+                    (self.change(&key, Some(version.uid), true, version.inside, version.uid.is_multiple_of(2)), version)
                 };
                 let all = there.map(one).collect();
                 self.asked[namespace].push(Asked::DeleteAll(all));
@@ -186,19 +195,20 @@ impl World {
                 if self.asked[namespace].is_empty() {
                     return;
                 }
-                let fates = |key: &ObjectKey, uid: &str| fate(&self.store, key, uid);
+                let fates = |key: &ObjectKey, uid: Option<&str>| fate(&self.store, key, uid);
                 match self.asked[namespace].remove(0) {
-                    Asked::Write(done) => {
-                        self.scene.ledger.wrote(&writer, &done.key, done.revision, true);
+                    Asked::Write(done, inside) => {
+                        let version = Version { key: &done.key, revision: done.revision, selected: Some(inside) };
+                        self.scene.ledger.wrote(&writer, version, &fates);
                         self.done.push(done);
                     }
                     Asked::Delete(done, deleting, uid) => {
-                        deleting.deleted(&writer, &uid.to_string(), true, &fates);
+                        deleting.deleted(&writer, &uid.to_string(), !self.selects, &fates);
                         self.done.push(done);
                     }
                     Asked::DeleteAll(all) => {
-                        for (done, Version { uid, revision, .. }) in all {
-                            let (uid, since) = (uid.to_string(), Some(revision));
+                        for (done, Object { uid, revision, inside, .. }) in all {
+                            let (uid, since) = (uid.to_string(), inside.then_some(revision));
                             let removed = Removed { key: &done.key, uid: &uid, or_deleting: true, since };
                             self.scene.ledger.removed(&writer, &removed, &fates);
                             // Marked or gone is all that is waited for.
@@ -215,13 +225,13 @@ impl World {
             }
             Step::Bookmark { part } if self.parts[part].list.is_none() => {
                 if self.parts[part].events.is_empty() {
-                    self.parts[part].reached = self.revision;
                     self.scene.ledger.told(Some(NAMESPACES[part]), self.revision, &Told::Other, || ());
                 }
             }
             Step::BeginList { part } => {
                 let of_part = |key: &ObjectKey| key.namespace() == Some(NAMESPACES[part]);
-                let all = self.server.clone().into_iter().filter(|(key, _)| of_part(key)).collect();
+                let all = self.server.clone().into_iter();
+                let all = all.filter(|(key, version)| of_part(key) && version.inside).collect();
                 self.parts[part].list.get_or_insert((all, self.revision));
             }
             Step::EndList { part } => {
@@ -229,8 +239,7 @@ impl World {
                 self.store.retain(|key, _| key.namespace() != Some(NAMESPACES[part]));
                 self.store.extend(all);
                 self.parts[part].events.retain(|heard| heard.version.revision > revision);
-                self.parts[part].reached = revision;
-                let fates = |key: &ObjectKey, uid: &str| fate(&self.store, key, uid);
+                let fates = |key: &ObjectKey, uid: Option<&str>| fate(&self.store, key, uid);
                 self.scene.ledger.told(Some(NAMESPACES[part]), revision, &Told::All(&fates), || ());
             }
             Step::ReadOne { object: number } => {
@@ -256,12 +265,13 @@ impl World {
             self.store.insert(key.clone(), *version);
             if version.marked { Told::Deleting(key, &uid) } else { Told::Other }
         };
-        self.parts[part].reached = version.revision;
         self.scene.ledger.told(Some(NAMESPACES[part]), version.revision, &told, || ());
     }
 
+    /// Whether there is nothing more to hear of the object up to then.
     fn shows(&self, done: &Done) -> bool {
-        self.parts[usize::from(done.key.namespace() == Some(NAMESPACES[1]))].reached >= done.revision
+        let is_open = |heard: &Heard| heard.key == done.key && heard.version.revision <= done.revision;
+        !self.parts[part_of(&done.key)].events.iter().any(is_open)
     }
 
     fn check(&mut self) {
@@ -284,9 +294,13 @@ impl World {
     }
 }
 
-fn fate(store: &Objects, key: &ObjectKey, uid: &str) -> Fate {
+fn part_of(key: &ObjectKey) -> usize {
+    usize::from(key.namespace() == Some(NAMESPACES[1]))
+}
+
+fn fate(store: &Objects, key: &ObjectKey, uid: Option<&str>) -> Fate {
     match store.get(key) {
-        Some(there) if there.uid.to_string() != uid => Fate::Gone,
+        Some(there) if uid.is_some_and(|uid| there.uid.to_string() != uid) => Fate::Gone,
         Some(there) if there.marked => Fate::Deleting,
         Some(_) => Fate::There,
         None => Fate::Gone,
@@ -296,8 +310,8 @@ fn fate(store: &Objects, key: &ObjectKey, uid: &str) -> Fate {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn a_read_is_served_exactly_when_it_shows_what_was_written_before(steps in steps()) {
-        let mut world = World::new();
+    fn a_read_is_served_exactly_when_it_shows_what_was_written_before(steps in steps(), selects in any::<bool>()) {
+        let mut world = World::new(selects);
         for step in steps {
             world.step(step);
             world.check();
