@@ -1,4 +1,8 @@
 //! How to reach a cluster.
+//!
+//! What holds: nothing is sent twice in silence. A server that is asked too much or cannot answer is told of, with the time it wants, and who asked decides: a
+//! controller waits in its queue. That a gateway has waited for too long does not say that nothing was done: a create whose name the server finds, sent again,
+//! makes two objects.
 
 use super::{Link, discreet::discreet, drive::ByWhoAsks};
 use kube_client::{Client, Config, client::ClientBuilder};
@@ -6,10 +10,11 @@ use std::fmt;
 
 /// How to reach a cluster: a [`Config`], or a ready client.
 ///
-/// Prefer a configuration. kube's clients retry by themselves, for minutes and in silence, what the server refuses with 429, 503 or 504: good for a write,
-/// bad for a watch, whose state then says that all is well while nothing comes. From a configuration the cache makes a client of its own without that, and
-/// another one for watches, each of which drives a connection of its own: no thread is woken for each event. With
-/// a ready client this is as it was built: set `default_retry` to false in its configuration if the cache uses it too.
+/// Prefer a configuration. kube's clients retry by themselves, for minutes and in silence, what the server refuses with 429, 503 or 504: bad for a write,
+/// which may have been done all the same, and is done twice then; and for a watch, whose state says that all is well while nothing comes. Clients that are made
+/// from a configuration do not, whatever its `default_retry` says: what is refused is an error that says [how long](super::Error::retry_after) to wait, and
+/// controllers do. And the cache makes another one for watches, each of which drives a connection of its own: no thread is woken for each event. A ready
+/// client is used as it was built: set `default_retry` to false in its configuration.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Connection {
@@ -20,23 +25,16 @@ pub enum Connection {
 }
 
 impl Connection {
-    /// For requests: as the configuration says.
+    /// For requests, and for watches: what the server refuses is told.
     pub(crate) fn client(self) -> Result<Link, kube_client::Error> {
         match self {
-            Self::Config(config) => {
+            Self::Config(mut config) => {
+                config.default_retry = false;
                 let host = host(&config);
                 Ok(Link::new(Client::try_from(*config).map_err(discreet)?, host))
             }
             Self::Client(client) => Ok(client.into()),
         }
-    }
-
-    /// For watches: what the server refuses is told.
-    pub(crate) fn watching(mut self) -> Result<Link, kube_client::Error> {
-        if let Self::Config(config) = &mut self {
-            config.default_retry = false;
-        }
-        self.client()
     }
 
     /// The same for informers, whose watches [drive](super::drive) their own connections: with a client for those alone.
@@ -49,7 +47,7 @@ impl Connection {
             }
             Self::Client(_) => None,
         };
-        Ok(self.watching()?.with_driven(driven))
+        Ok(self.client()?.with_driven(driven))
     }
 }
 

@@ -17,6 +17,7 @@ use steersman::{
     object::ObjectKey,
     testing::{Embedded, TestServer},
 };
+use steersman_apiserver::Fault;
 use tokio::{
     sync::mpsc::unbounded_channel,
     time::{sleep, timeout},
@@ -49,6 +50,32 @@ async fn a_cache_made_from_a_configuration_is_told_what_the_server_refuses() -> 
     maps.await_synced().await?;
     assert!(maps.get(&ObjectKey::new("default", "colors"))?.is_some());
     running.abort();
+    Ok(())
+}
+
+/// A 504 does not say that nothing was done, and the server finds another name each time.
+#[tokio::test]
+async fn what_the_server_refuses_is_told_and_not_sent_again() -> anyhow::Result<()> {
+    let server = Embedded::start()?;
+    let config = config(&server).await?;
+    assert!(config.default_retry, "as kube's are");
+    let client = Client::new(config)?;
+    let mut unnamed = map("default", "colors", "blue");
+    unnamed.metadata.generate_name = unnamed.metadata.name.take();
+    let (faults, journal) = (server.server().faults(), server.server().journal());
+    for (times, code) in [(1, 503), (2, 504)] {
+        faults.add(Fault::on("POST configmaps").status(code).times(1));
+        let error = client.create(&unnamed).await.expect_err("kube would try again and say nothing");
+        assert_eq!(error.status().map(|status| status.code), Some(code));
+        assert_eq!(journal.count("POST configmaps"), times);
+    }
+    faults.add(Fault::on("* configmaps").too_many(Duration::from_secs(7)));
+    let key = ObjectKey::new("default", "colors");
+    for refused in [client.create(&unnamed).await.map(drop), client.get::<ConfigMap>(&key).await.map(drop)] {
+        let error = refused.expect_err("it is asked too much");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error}");
+    }
+    assert_eq!((journal.count("POST configmaps"), journal.count("GET configmaps")), (3, 1));
     Ok(())
 }
 

@@ -42,7 +42,7 @@ impl Elector {
     /// If the connection is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>, options: LeaderElection) -> Result<Self, ElectionError> {
         let options = options.checked()?;
-        let link = connection.into().watching().map_err(ElectionError::Connection)?;
+        let link = connection.into().client().map_err(ElectionError::Connection)?;
         let (door, lease) = (Door::new(link, &options), options.lease().into());
         Ok(Self(Arc::new(Shared { options, lease, door, status: Mutex::default() })))
     }
