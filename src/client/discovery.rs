@@ -3,6 +3,9 @@
 //! What holds: nothing is guessed. A resource is what a type says, or what the server has said of its group and version; that is kept until the server
 //! denies it, and what it does not have is asked for again each time. Who asks at the same time shares one request; a no that was
 //! asked for earlier is nobody else's answer.
+//!
+//! "No" is said only if the server has listed what it has, and the kind is not among it. That nothing is found at a path is no such answer: a proxy that has lost
+//! its server says so of everything.
 
 use super::{Error, Result};
 use crate::object::{KubeObject, ObjectKey};
@@ -61,6 +64,13 @@ impl Discovered {
     }
 }
 
+/// A resource, as the server lists it.
+struct Listed {
+    found: Discovered,
+    /// Whether its objects can be read.
+    readable: bool,
+}
+
 /// What the server has said of kinds, shared by a client and what was made from it.
 #[derive(Default)]
 pub(super) struct Kinds(Mutex<State>);
@@ -69,7 +79,7 @@ pub(super) struct Kinds(Mutex<State>);
 struct State {
     known: HashMap<GroupVersionKind, Arc<Discovered>>,
     /// Questions without an answer yet, by `apiVersion`.
-    asked: HashMap<String, Arc<OnceCell<Vec<Discovered>>>>,
+    asked: HashMap<String, Arc<OnceCell<Vec<Listed>>>>,
 }
 
 impl Kinds {
@@ -93,16 +103,16 @@ impl Kinds {
         if known.is_some() {
             return Ok(known);
         }
-        let (found, shared) = self.ask(client, kind).await?;
-        if !shared || found.as_deref().is_some_and(enough) {
-            return Ok(found);
+        let (found, shared) = self.ask(client, kind).await;
+        if !shared || matches!(&found, Ok(Some(found)) if enough(found)) {
+            return found;
         }
         // Whoever asks by now has begun later than this.
-        Ok(self.ask(client, kind).await?.0)
+        self.ask(client, kind).await.0
     }
 
     /// What the server says; and whether somebody else had asked already.
-    async fn ask(&self, client: &Client, kind: &GroupVersionKind) -> Result<(Option<Arc<Discovered>>, bool)> {
+    async fn ask(&self, client: &Client, kind: &GroupVersionKind) -> (Result<Option<Arc<Discovered>>>, bool) {
         let api_version = kind.api_version();
         let asked = self.0.lock().asked.entry(api_version.clone()).or_default().clone();
         let mut shared = true;
@@ -111,18 +121,21 @@ impl Kinds {
             shared = false;
             ask(client, kind)
         };
-        let all = asked.get_or_try_init(first).await?;
-        let found = all.iter().find(|discovered| discovered.resource.kind == kind.kind).cloned().map(Arc::new);
+        let all = match asked.get_or_try_init(first).await {
+            Ok(all) => all,
+            Err(error) => return (Err(error), shared),
+        };
+        let found = the_one(all, kind);
         let mut state = self.0.lock();
         // Answered: who comes now asks anew.
         if state.asked.get(&api_version).is_some_and(|current| Arc::ptr_eq(current, &asked)) {
             state.asked.remove(&api_version);
         }
         match &found {
-            Some(found) => state.known.insert(kind.clone(), found.clone()),
-            None => state.known.remove(kind),
+            Ok(Some(found)) => state.known.insert(kind.clone(), found.clone()),
+            _ => state.known.remove(kind),
         };
-        Ok((found, shared))
+        (found, shared)
     }
 
     /// It is not there any more.
@@ -131,31 +144,81 @@ impl Kinds {
     }
 }
 
+/// The one that is meant by a kind. `OpenShift` has two of some: what is there, and what can only be made.
+fn the_one(all: &[Listed], kind: &GroupVersionKind) -> Result<Option<Arc<Discovered>>> {
+    let mut of_kind: Vec<_> = all.iter().filter(|listed| listed.found.resource.kind == kind.kind).collect();
+    if of_kind.iter().any(|listed| listed.readable) {
+        of_kind.retain(|listed| listed.readable);
+    }
+    match &*of_kind {
+        [] => Ok(None),
+        [one] => Ok(Some(Arc::new(one.found.clone()))),
+        several => {
+            let resources: Vec<_> = several.iter().map(|listed| &*listed.found.resource.plural).collect();
+            let kind = format!("{} {}", kind.api_version(), kind.kind);
+            Err(Error::AmbiguousKind { kind, resources: resources.join(", ") })
+        }
+    }
+}
+
 /// Everything of a group and version; nothing if the server does not have it.
-async fn ask(client: &Client, kind: &GroupVersionKind) -> Result<Vec<Discovered>> {
-    let list = if kind.group.is_empty() {
+async fn ask(client: &Client, kind: &GroupVersionKind) -> Result<Vec<Listed>> {
+    let list = list(client, kind).await?.unwrap_or_default();
+    let (parts, objects): (Vec<_>, Vec<_>) =
+        list.resources.into_iter().partition(|resource| resource.name.contains('/'));
+    let has_status = |plural: &str| parts.iter().any(|part| part.name.strip_suffix("/status") == Some(plural));
+    let listed = objects.into_iter().map(|resource| Listed {
+        readable: resource.verbs.iter().any(|verb| verb == "get"),
+        found: Discovered {
+            status: has_status(&resource.name),
+            resource: ApiResource {
+                group: kind.group.clone(),
+                version: kind.version.clone(),
+                api_version: kind.api_version(),
+                kind: resource.kind,
+                plural: resource.name,
+            },
+            namespaced: resource.namespaced,
+        },
+    });
+    Ok(listed.collect())
+}
+
+/// Whether the server has said that it has no such kind, or the kind no such part.
+pub(super) async fn lacks(client: &Client, kind: &Discovered, part: Option<&str>) -> bool {
+    let resource = &kind.resource;
+    let has = |list: &APIResourceList| {
+        list.resources.iter().any(|listed| match (listed.name.split_once('/'), part) {
+            (None, None) => listed.kind == resource.kind,
+            (Some((plural, its)), Some(part)) => plural == resource.plural && its == part,
+            _ => false,
+        })
+    };
+    match list(client, &kind.gvk()).await {
+        Ok(list) => list.is_none_or(|list| !has(&list)),
+        Err(_) => false,
+    }
+}
+
+/// What the server says of a group and version; `None` if it is not among those that the server lists. One that is listed and not there is an error.
+async fn list(client: &Client, kind: &GroupVersionKind) -> Result<Option<APIResourceList>> {
+    let core = kind.group.is_empty();
+    let list = if core {
         client.list_core_api_resources(&kind.version).await
     } else {
         client.list_api_group_resources(&kind.api_version()).await
     };
-    let list = match list.map_err(Error::from) {
-        Ok(list) => list,
-        Err(error) if error.is_not_found() => APIResourceList::default(),
+    let error = match list.map_err(Error::from) {
+        Ok(list) => return Ok(Some(list)),
+        Err(error) if error.status().is_some_and(|status| status.code == 404) => error,
         Err(error) => return Err(error),
     };
-    let (parts, objects): (Vec<_>, Vec<_>) =
-        list.resources.into_iter().partition(|resource| resource.name.contains('/'));
-    let has_status = |plural: &str| parts.iter().any(|part| part.name.strip_suffix("/status") == Some(plural));
-    let discovered = objects.into_iter().map(|resource| Discovered {
-        status: has_status(&resource.name),
-        resource: ApiResource {
-            group: kind.group.clone(),
-            version: kind.version.clone(),
-            api_version: kind.api_version(),
-            kind: resource.kind,
-            plural: resource.name,
-        },
-        namespaced: resource.namespaced,
-    });
-    Ok(discovered.collect())
+    let is_listed = if core {
+        client.list_core_api_versions().await?.versions.contains(&kind.version)
+    } else {
+        let groups = client.list_api_groups().await?.groups;
+        let mut versions = groups.iter().filter(|group| group.name == kind.group).flat_map(|group| &group.versions);
+        versions.any(|version| version.version == kind.version)
+    };
+    if is_listed { Err(error) } else { Ok(None) }
 }

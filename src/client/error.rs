@@ -47,6 +47,14 @@ pub enum Error {
     /// The server has no such kind, or the kind no such subresource.
     #[error("the server has no {0}: is its definition installed, with that version and subresource?")]
     NoSuchKind(String),
+    /// Several resources of the server are of this kind.
+    #[error("{kind} is any of {resources} on the server: use a type, which names one of them, or `client.kube()`")]
+    AmbiguousKind {
+        /// With its group and version.
+        kind: String,
+        /// Their plurals.
+        resources: String,
+    },
     /// A dynamic object that does not say what it is.
     #[error("{0} does not say its kind: set `types`, which are `apiVersion` and `kind`")]
     NoKind(ObjectKey),
@@ -111,6 +119,14 @@ pub enum Error {
     /// What has changed cannot be told from what others have changed since.
     #[error("{kind} {key} has no resourceVersion to patch from: use it as it was read")]
     NoResourceVersion {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+    },
+    /// One object was to be deleted and no other, and which one it is was not said: it was not sent.
+    #[error("{kind} {key} has no uid to tell it from another of its name: use `Deleting::only` with it as it was read")]
+    NoUid {
         /// The kind.
         kind: String,
         /// The object.
@@ -187,12 +203,20 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Error {
-    /// There is no such object. A kind that does not exist is [`NoSuchKind`](Self::NoSuchKind), which is another matter.
+    /// There is no such object: the server has said so, in a `Status` with that reason. A kind that does not exist is [`NoSuchKind`](Self::NoSuchKind), and a 404
+    /// without a reason, as a proxy's is that has lost its server, is no word of the server's; both are another matter.
     pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(|status| status.reason == reason::NOT_FOUND || status.code == 404)
+        self.status().is_some_and(|status| status.reason == reason::NOT_FOUND)
     }
 
-    /// The server has no such kind, as far as it was asked or the cache knows: then there is no such object either. Its definition may be installed later.
+    /// That something was not found, but not which object.
+    pub(super) fn is_nameless_404(&self) -> bool {
+        let nameless = |status: &Status| status.details.as_ref().is_none_or(|details| details.name.is_empty());
+        self.status().is_some_and(|status| status.code == 404 && (!self.is_not_found() || nameless(status)))
+    }
+
+    /// The server has no such kind, by its own list of what it has, or as far as the cache knows: then there is no such object either. Its definition may be
+    /// installed later.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::NoSuchKind(_) | Self::Cache(CacheError::Absent { .. }))
     }

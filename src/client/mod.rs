@@ -135,7 +135,8 @@ impl Client {
         Dynamic::new(self.clone(), kind.clone())
     }
 
-    /// Where a kind is on the server; `None` if it has no such kind.
+    /// Where a kind is on the server; `None` if it has listed what it has, and there is no such kind. Of several resources of one kind it is the one that can be
+    /// read; if that is not one, it is [`AmbiguousKind`](Error::AmbiguousKind).
     ///
     /// What the server has said once is known from then on, to all clients that were made from one; what it did not have is asked for each time. Kinds with a
     /// type need no discovery.
@@ -144,7 +145,7 @@ impl Client {
         Ok(found.map(Arc::unwrap_or_clone))
     }
 
-    /// For what is not here: logs, exec, watches of your own.
+    /// For what is not here: logs, exec, watches of your own. It repeats what is refused only if it was given ready, and does so: see [`Connection`].
     pub fn kube(&self) -> &kube_client::Client {
         self.link().kube()
     }
@@ -168,16 +169,23 @@ impl Client {
         found.ok_or_else(|| Error::NoSuchKind(format!("{} {}", kind.api_version(), kind.kind)))
     }
 
-    /// What an error means: if the server does not have even the kind, it has said all that it knows of it.
-    fn judge(&self, kind: &Discovered, error: Error) -> Error {
-        let absent = |status: &kube_core::Status| {
-            status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
-        };
-        if !error.status().is_some_and(absent) {
+    /// What an answer means: that nothing was found, and not what, may be said of the object, of its kind, or by a proxy of everything.
+    async fn judged<T>(&self, kind: &Discovered, answer: Result<T>) -> Result<T> {
+        match answer {
+            // So that what asks stays small.
+            Err(error) if error.is_nameless_404() => Err(Box::pin(self.judge(kind, error)).await),
+            answer => answer,
+        }
+    }
+
+    /// If the server does not have even the kind, it has said all that it knows of it; unless it says so itself, the error is what it was.
+    async fn judge(&self, kind: &Discovered, error: Error) -> Error {
+        self.0.family.kinds.forget(&kind.gvk());
+        let part = self.0.settings.subresource.as_deref();
+        if !discovery::lacks(self.kube(), kind, part).await {
             return error;
         }
-        self.0.family.kinds.forget(&kind.gvk());
-        let part = self.0.settings.subresource.as_deref().map(|part| format!("/{part}")).unwrap_or_default();
+        let part = part.map(|part| format!("/{part}")).unwrap_or_default();
         Error::NoSuchKind(format!("{} {}{part}", kind.resource.api_version, kind.resource.kind))
     }
 }

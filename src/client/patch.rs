@@ -54,7 +54,8 @@ impl<T> Patch<T> {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deleting {
-    /// Only if it is this one, and not another that has its name by now. Otherwise it is a conflict.
+    /// Only if it is this one, and not another that has its name by now. Otherwise it is a conflict. No object has an empty one: with that, nothing is sent, and
+    /// it is [`NoUid`](super::Error::NoUid).
     pub uid: Option<String>,
     /// Only if it has not changed since. Otherwise it is a conflict.
     pub resource_version: Option<String>,
@@ -65,9 +66,10 @@ pub struct Deleting {
 }
 
 impl Deleting {
-    /// This one, whatever it has become.
+    /// This one, whatever it has become: as it was read, with its uid. Without one it cannot be told from another of its name, and the delete is
+    /// [`NoUid`](super::Error::NoUid).
     pub fn only(object: &impl kube_core::Resource) -> Self {
-        Self { uid: object.meta().uid.clone(), ..Self::default() }
+        Self { uid: Some(object.meta().uid.clone().unwrap_or_default()), ..Self::default() }
     }
 
     /// `DeleteOptions`.

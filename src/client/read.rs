@@ -79,7 +79,7 @@ impl Client {
         let key = self.0.settings.named(&kind.resource.kind, kind.namespaced, key)?;
         let read = pin!(async {
             let asking = Asking::get(self.path(kind, &key)?, K::metadata_api());
-            match self.send(asking, false).await.map_err(|error| self.judge(kind, error)) {
+            match self.judged(kind, self.send(asking, false).await).await {
                 Ok(answer) => decode(kind, &key, &answer).map(Some),
                 Err(error) if error.is_not_found() => Ok(None),
                 Err(error) => Err(error),
@@ -114,7 +114,7 @@ impl Client {
                 parameters.finish()
             };
             let asking = Asking { query, ..Asking::get(path.clone(), K::metadata_api()) };
-            let answer = match self.send(asking, true).await.map_err(|error| self.judge(kind, error)) {
+            let answer = match self.judged(kind, self.send(asking, true).await).await {
                 // The server does not know the rest of that list any more: another one, at once. If it gives that in pages as well, it is its caller's turn.
                 Err(error)
                     if !token.is_empty()

@@ -58,7 +58,7 @@ impl Subresource {
         let (kind, key) = self.place().await?;
         let read = pin!(async {
             let asking = Asking::get(self.client.path(&kind, &key)?, false);
-            match self.client.send(asking, false).await.map_err(|error| self.client.judge(&kind, error)) {
+            match self.client.judged(&kind, self.client.send(asking, false).await).await {
                 Ok(answer) => Ok(Some(answer)),
                 Err(error) if error.is_not_found() => Ok(None),
                 Err(error) => Err(error),

@@ -176,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn a_404_says_that_an_object_is_not_there_only_in_a_status() {
+        let proxy = refused(404, None, "<html>no backend</html>");
+        assert!(!proxy.is_not_found() && proxy.is_nameless_404());
+        let other = refused(404, None, r#"{"error":"no route"}"#);
+        assert!(!other.is_not_found() && other.is_nameless_404());
+        let kind = refused(404, None, r#"{"kind":"Status","reason":"NotFound","details":{}}"#);
+        assert!(kind.is_not_found() && kind.is_nameless_404());
+        let object = refused(404, None, r#"{"kind":"Status","reason":"NotFound","details":{"name":"web"}}"#);
+        assert!(object.is_not_found() && !object.is_nameless_404());
+    }
+
+    #[test]
     fn a_name_is_one_part_of_a_path() {
         assert_eq!(segment("system:node-1.example"), "system:node-1.example");
         assert_eq!(segment("a?b #ö"), "a%3Fb%20%23%C3%B6");

@@ -148,6 +148,9 @@ impl Client {
 
     fn deletion(&self, kind: &Discovered, key: &ObjectKey) -> Result<Vec<u8>> {
         let settings = &self.0.settings;
+        if settings.deleting.uid.as_deref() == Some("") {
+            return Err(Error::NoUid { kind: kind.resource.kind.clone(), key: key.clone() });
+        }
         encode(kind, key, &settings.deleting.options(settings.dry_run))
     }
 
@@ -189,7 +192,7 @@ impl Client {
                     Some(fence) => under(&fence, verb, kind, key, sent).await?,
                     None => sent.await,
                 };
-                let answer = answer.map_err(|error| self.judge(kind, error))?;
+                let answer = self.judged(kind, answer).await?;
                 done = Some((own, answer.clone()));
                 Ok(answer)
             });

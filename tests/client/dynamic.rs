@@ -86,8 +86,9 @@ steersman::env_test! {
             tokio::task::yield_now().await;
         }
         loop {
-            // It may be served for a moment after its definition is gone.
+            // It may be served for a moment after its definition is gone, and be listed for another one.
             match client.dynamic(&kind).get(&ObjectKey::new(&namespace, "web")).await {
+                Err(Error::Refused(said)) if said.code == 404 => tokio::task::yield_now().await,
                 Err(error) => break assert!(matches!(error, Error::NoSuchKind(_)), "{error}: not that the object is not there"),
                 Ok(_) => tokio::task::yield_now().await,
             }
@@ -134,6 +135,12 @@ async fn a_kind_that_was_there_when_it_was_asked_for_is_found_whatever_others_ar
     });
     let client = Client::new(kube_client::Client::new(service, "default"))?;
     let kind = gvk("between.client.steersman.example");
+    // Another kind of its group, so that one question is enough to be told no.
+    let mut other = definition(&kind.group);
+    other.metadata.name = Some(format!("parcels.{}", kind.group));
+    let names = &mut other.spec.names;
+    (names.kind, names.plural, names.singular) = ("Parcel".into(), "parcels".into(), Some("parcel".into()));
+    server.install([other]).await?;
     let (asker, asked) = (client.clone(), kind.clone());
     let early = tokio::spawn(async move { asker.discover(&asked).await });
     made.notified().await;
