@@ -77,6 +77,9 @@ impl Client {
     /// as long as [`Consistency::Block`] says, and 5 s if it is something else; then it is [`Behind`](crate::cache::CacheError::Behind). It never will if the
     /// cache has [`Ended`](crate::cache::CacheError::Ended).
     ///
+    /// In a reconcile it is what this run has written so far, through any client that has the cache, and nothing else: neither what other runs have written
+    /// through this client, nor what a task has that the run has spawned.
+    ///
     /// Use it before a decision that rests on many reads, or at the end of a test.
     pub async fn caught_up(&self) -> Result<()> {
         let Some(cache) = &self.0.cache else { return Ok(()) };

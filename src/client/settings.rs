@@ -76,7 +76,7 @@ impl Client {
     }
 
     /// Only this namespace: it is meant where none is named, another one is an error, and lists and deletions of many are of it alone. Kinds without
-    /// namespaces are as ever.
+    /// namespaces are as ever. What cannot be a part of a path is [`BadName`](Error::BadName) when it is used.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> Self {
         self.with(|settings| settings.namespace = Some(namespace.into()).filter(|name: &Arc<str>| !name.is_empty()))
@@ -98,8 +98,9 @@ impl Client {
 impl Settings {
     /// The key that is meant; the name may be empty.
     pub(super) fn key(&self, kind: &str, namespaced: bool, key: &ObjectKey) -> Result<ObjectKey> {
+        let bad = |key: ObjectKey| Err(Error::BadName { kind: kind.into(), key });
         if !is_part_of_a_path(key.namespace().unwrap_or_default()) || !is_part_of_a_path(key.name()) {
-            return Err(Error::BadName { kind: kind.into(), key: key.clone() });
+            return bad(key.clone());
         }
         match (key.namespace(), &self.namespace) {
             (None, _) if !namespaced => Ok(key.clone()),
@@ -108,6 +109,7 @@ impl Settings {
                 Err(Error::OtherNamespace { kind: kind.into(), key: key.clone(), namespace: (&**own).into() })
             }
             (Some(_), _) => Ok(key.clone()),
+            (None, Some(own)) if !is_part_of_a_path(own) => bad(ObjectKey::new(own, key.name())),
             (None, Some(own)) => Ok(ObjectKey::new(own, key.name())),
             (None, None) => Err(Error::NoNamespace { kind: kind.into(), key: key.clone() }),
         }

@@ -1,12 +1,15 @@
 //! What each modifier changes.
 
-use super::support::{door, live, map};
+use super::{
+    calls::Calls,
+    support::{door, live, map},
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_core::DynamicObject;
 use serde_json::json;
 use steersman::{
     cache::Query,
-    client::{Client, Deleting, Error, Patch, Validation},
+    client::{Client, Deleting, Error, Patch, Propagation, Validation},
     object::{KubeObject, ObjectKey},
     testing::{Env, TestServer},
 };
@@ -71,6 +74,31 @@ steersman::env_test! {
         Ok(())
     }
 
+    async fn a_namespace_that_is_no_part_of_a_path_is_refused_before_anything_is_sent(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let calls = Calls::default();
+        let (client, bare) = (client.intercepted(calls.clone()), ObjectKey::cluster_scoped("colors"));
+        for name in ["..", ".", "a/b", "%2e%2e"] {
+            let nowhere = client.namespace(name);
+            for refused in [
+                nowhere.get::<ConfigMap>(&bare).await.map(drop),
+                nowhere.create(&map("", "colors", "red")).await.map(drop),
+                nowhere.patch::<ConfigMap>(&bare, &Patch::Merge(json!({}))).await.map(drop),
+                nowhere.delete::<ConfigMap>(&bare).await.map(drop),
+                nowhere.list(&Query::<ConfigMap>::default()).await.map(drop),
+                nowhere.delete_collection(&Query::<ConfigMap>::default()).await,
+                nowhere.create_or_patch(map("", "colors", "red"), |_| Ok(())).await.map(drop),
+            ] {
+                assert!(matches!(refused, Err(Error::BadName { .. })), "{name}: {refused:?}");
+            }
+            assert!(calls.take().is_empty(), "{name}");
+            let cluster_scoped = nowhere.get::<Namespace>(&ObjectKey::cluster_scoped(&namespace)).await?;
+            assert!(cluster_scoped.is_some(), "a kind without namespaces is as ever");
+            calls.take();
+        }
+        Ok(())
+    }
+
     async fn unknown_fields_are_refused_or_dropped_as_one_likes(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let client = client.namespace(&namespace);
@@ -105,6 +133,22 @@ steersman::env_test! {
         };
         assert!(unchanged(&first).delete::<ConfigMap>(&key).await.expect_err("it has changed").is_conflict());
         assert!(unchanged(&second).delete::<ConfigMap>(&key).await?);
+        Ok(())
+    }
+
+    async fn whoever_has_the_name_of_what_was_never_read_is_not_deleted_for_it(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let (key, unread) = (ObjectKey::new(&namespace, "colors"), map(&namespace, "colors", "blue"));
+        client.create(&unread).await?;
+        let this_one = client.deleting(Deleting { propagation: Some(Propagation::Background), ..Deleting::only(&unread) });
+        for refused in [
+            this_one.delete::<ConfigMap>(&key).await.map(drop),
+            this_one.delete_collection(&Query::<ConfigMap>::default().namespace(Some(&namespace))).await,
+        ] {
+            let error = refused.expect_err("which one?");
+            assert!(matches!(error, Error::NoUid { .. }) && error.to_string().contains("as it was read"), "{error}");
+        }
+        assert!(client.get::<ConfigMap>(&key).await?.is_some());
         Ok(())
     }
 
