@@ -2,35 +2,37 @@
 //!
 //! What holds: what is sent is what `mutate` has changed in the object as it was read, never what differs from an object that somebody has written down. So a
 //! field that the server has filled in stays, and what is as it is wanted costs no write. And what is sent has the version that was read: a conflict, if that
-//! is not the latest.
+//! is not the latest. What a transform has left out of an object in the cache is nothing that anybody wants to take away: where a write could, the object is read
+//! from the server before.
 
 use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, diff::diff, wire::unsent};
 use crate::{
     cache::Select,
-    object::{KubeObject, ObjectKey},
+    object::{KubeObject, ObjectKey, Transform},
 };
 use kube_core::ObjectMeta;
 use serde_json::{Map, Value, json};
-use std::{mem, pin::pin, sync::Arc};
+use std::{collections::BTreeMap, mem, pin::pin, sync::Arc};
 
 impl Client {
     /// Make the object what `mutate` wants, with one `PUT` if it is there.
     ///
-    /// Prefer [`create_or_patch`](Self::create_or_patch), which says the rest: a `PUT` also takes away what the type does not know or the cache does not
-    /// keep, and does not change a status that is written apart. Use it for what has to be replaced as a whole.
+    /// Prefer [`create_or_patch`](Self::create_or_patch), which says the rest: a `PUT` also takes away what the type does not know, and does not change a status
+    /// that is written apart. Use it for what has to be replaced as a whole.
+    ///
+    /// What a [transform](Select::transform) has left out of the object in the cache would be taken away, too. So where there is one, an object that is to
+    /// be changed is read from the server, and `mutate` called once more, with that one.
     pub async fn create_or_update<K: KubeObject>(
         &self,
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
     ) -> Result<(Change, K)> {
         let (kind, key) = self.meant(&object).await?;
-        let (base, wanted) = match self.wanted(&kind, &key, object, mutate).await? {
+        let (base, wanted) = match self.wanted(&kind, &key, object, mutate, |_, _| true).await? {
             Start::Created { created, .. } => return Ok((Change::Created, created)),
-            Start::There { base, wanted } => (base, wanted),
+            Start::Same(same) => return Ok((Change::None, same)),
+            Start::Differs { base, wanted, .. } => (base, wanted),
         };
-        if diff(&value(&kind, &key, &*base)?, &value(&kind, &key, &wanted)?).is_none() {
-            return Ok((Change::None, wanted));
-        }
         let updated = self.update(&wanted).await?;
         Ok((if self.has_changed(&*base, &updated) { Change::Updated } else { Change::None }, updated))
     }
@@ -41,6 +43,9 @@ impl Client {
     ///
     /// `mutate` sets what is wanted and leaves the rest alone. It must not rename the object; of the metadata it may change labels, annotations, finalizers
     /// and owners. It is called once more if somebody makes the object in between. Somebody who changes it in between makes it a conflict.
+    ///
+    /// What a [transform](Select::transform) has left out of the object in the cache stays on the server. Lists are sent as a whole: if there is one in what is to
+    /// be sent, of a part that the transform may change, the object is read from the server first, and `mutate` called once more, with that one.
     ///
     /// A status is written where the server has it: in a request of its own, after the rest, if discovery says that the kind has a `status` subresource, and
     /// with the rest otherwise. What was dropped or has failed between the two, the next call does.
@@ -83,15 +88,14 @@ impl Client {
         mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
     ) -> Result<(Change, K)> {
         let (kind, key) = self.meant(&object).await?;
-        let (base, wanted) = match self.wanted(&kind, &key, object, mutate).await? {
+        let (base, wanted, mut patch) = match self.wanted(&kind, &key, object, mutate, may_lose).await? {
             Start::Created { wanted, created } => {
                 let status = value(&kind, &key, &wanted)?["status"].take();
                 return Ok((Change::Created, self.add_status(&kind, &key, created, status).await?));
             }
-            Start::There { base, wanted } => (base, wanted),
+            Start::Same(same) => return Ok((Change::None, same)),
+            Start::Differs { base, wanted, patch } => (base, wanted, patch),
         };
-        let difference = diff(&value(&kind, &key, &*base)?, &value(&kind, &key, &wanted)?);
-        let Some(Value::Object(mut patch)) = difference else { return Ok((Change::None, wanted)) };
         let apart = patch.contains_key("status") && self.has_status(&kind).await?;
         let status_patch = if apart { patch.remove("status") } else { None };
 
@@ -138,13 +142,15 @@ impl Client {
         Ok((kind, key))
     }
 
-    /// Create the object as it is wanted, or find what it is and is to be.
+    /// Create the object as it is wanted, or find what it is and is to be. What `loses` something if it is written from an object that a transform has changed is
+    /// found from the whole one.
     async fn wanted<K: KubeObject>(
         &self,
         kind: &Discovered,
         key: &ObjectKey,
         mut object: K,
         mut mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
+        loses: fn(&Transform, &Map<String, Value>) -> bool,
     ) -> Result<Start<K>> {
         let mut change = |object: &mut K| -> Result<()> {
             mutate(object).map_err(Error::Mutate)?;
@@ -153,8 +159,9 @@ impl Client {
                 changed => Err(Error::Renamed { kind: kind.resource.kind.clone(), key: key.clone(), changed }),
             }
         };
-        let base: Arc<K> = if let Some(base) = self.read_any(kind, key).await? {
-            base
+        let read = self.read_any(kind, key).await?;
+        let (base, transform): (Arc<K>, _) = if let Some(read) = read {
+            read
         } else {
             object.meta_mut().namespace = key.namespace().map(Into::into);
             change(&mut object)?;
@@ -164,19 +171,52 @@ impl Client {
                 Err(error) => return Err(error),
             };
             // Somebody was faster, or the cache is behind; if it is gone again, that is for the next time.
-            self.get_live(kind, key).await?.ok_or(taken)?
+            (self.get_live(kind, key).await?.ok_or(taken)?, None)
         };
-        let mut wanted = (*base).clone();
-        change(&mut wanted)?;
-        keep(base.meta(), wanted.meta_mut());
-        Ok(Start::There { base, wanted })
+        let mut start = |mut base: Arc<K>| -> Result<Start<K>> {
+            // The same on both sides: what a transform has emptied is there on the server, and nobody wants it gone.
+            if has_empty(base.meta()) {
+                drop_empty(Arc::make_mut(&mut base).meta_mut());
+            }
+            let mut wanted = (*base).clone();
+            change(&mut wanted)?;
+            keep(base.meta(), wanted.meta_mut());
+            Ok(match diff(&value(kind, key, &*base)?, &value(kind, key, &wanted)?) {
+                Some(Value::Object(patch)) => Start::Differs { base, wanted, patch },
+                _ => Start::Same(wanted),
+            })
+        };
+        let found = start(base)?;
+        let lossy = match (&found, &transform) {
+            (Start::Differs { patch, .. }, Some(transform)) => loses(transform, patch),
+            _ => false,
+        };
+        if !lossy {
+            return Ok(found);
+        }
+        // If it is gone by now, the server says so to the write.
+        self.get_live(kind, key).await?.map_or(Ok(found), start)
     }
 
-    /// As this client reads, whatever names the kind.
-    async fn read_any<K: KubeObject>(&self, kind: &Discovered, key: &ObjectKey) -> Result<Option<Arc<K>>> {
-        let Some(cache) = self.cache() else { return self.get_live(kind, key).await };
-        let read = pin!(async { Ok(self.informer(cache, Select::all(kind.gvk()), key).await?.get(key)?) });
-        self.got(|| kind.clone(), key, read).await
+    /// As this client reads, whatever names the kind; and what has changed the object since it came from the server.
+    async fn read_any<K: KubeObject>(
+        &self,
+        kind: &Discovered,
+        key: &ObjectKey,
+    ) -> Result<Option<(Arc<K>, Option<Transform>)>> {
+        let Some(cache) = self.cache() else {
+            return Ok(self.get_live(kind, key).await?.map(|object| (object, None)));
+        };
+        let mut transform = None;
+        let read = {
+            let read = pin!(async {
+                let informer = self.informer(cache, Select::all(kind.gvk()), key).await?;
+                transform = informer.transform_of(key.namespace());
+                Ok(informer.get(key)?)
+            });
+            self.got(|| kind.clone(), key, read).await?
+        };
+        Ok(read.map(|object| (object, transform)))
     }
 
     async fn has_status(&self, kind: &Discovered) -> Result<bool> {
@@ -223,19 +263,45 @@ impl Client {
 
 enum Start<K> {
     Created { wanted: K, created: K },
-    There { base: Arc<K>, wanted: K },
+    Same(K),
+    Differs { base: Arc<K>, wanted: K, patch: Map<String, Value> },
 }
 
-/// What the server alone says of an object stays as it was read, and no empty list or map is wanted where there is none: the server keeps none.
+/// What the server alone says of an object stays as it was read.
 fn keep(base: &ObjectMeta, wanted: &mut ObjectMeta) {
     let ObjectMeta { labels, annotations, finalizers, owner_references, .. } = mem::take(wanted);
-    *wanted = ObjectMeta {
-        labels: labels.filter(|it| !it.is_empty()),
-        annotations: annotations.filter(|it| !it.is_empty()),
-        finalizers: finalizers.filter(|it| !it.is_empty()),
-        owner_references: owner_references.filter(|it| !it.is_empty()),
-        ..base.clone()
-    };
+    *wanted = ObjectMeta { labels, annotations, finalizers, owner_references, ..base.clone() };
+    drop_empty(wanted);
+}
+
+fn has_empty(meta: &ObjectMeta) -> bool {
+    let ObjectMeta { labels, annotations, finalizers, owner_references, .. } = meta;
+    [labels, annotations].into_iter().flatten().any(BTreeMap::is_empty)
+        || finalizers.as_ref().is_some_and(Vec::is_empty)
+        || owner_references.as_ref().is_some_and(Vec::is_empty)
+}
+
+/// An empty list or map is the same as none: the server keeps none.
+fn drop_empty(meta: &mut ObjectMeta) {
+    for map in [&mut meta.labels, &mut meta.annotations] {
+        map.take_if(|map| map.is_empty());
+    }
+    meta.finalizers.take_if(|list| list.is_empty());
+    meta.owner_references.take_if(|list| list.is_empty());
+}
+
+/// Whether a patch that was made from what this has left may take away what it has not: a list is sent as a whole, and nothing else is.
+fn may_lose(transform: &Transform, patch: &Map<String, Value>) -> bool {
+    let whole = |part: &str| part != "metadata" && transform.is_of_metadata();
+    patch.iter().any(|(part, value)| !whole(part) && has_list(value))
+}
+
+fn has_list(value: &Value) -> bool {
+    match value {
+        Value::Array(_) => true,
+        Value::Object(fields) => fields.values().any(has_list),
+        _ => false,
+    }
 }
 
 fn with_version(mut patch: Value, base: &impl KubeObject) -> Patch<Value> {
