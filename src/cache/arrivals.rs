@@ -9,7 +9,7 @@
 
 use super::{
     life::first,
-    reflect::{Failure, Pace, Place, Reflector, Sink},
+    reflect::{Failure, Pace, Place, Reflector, Sink, Unread},
     store::Entry,
 };
 use crate::{
@@ -79,7 +79,7 @@ impl Arrivals {
         let decoder = Decoder::new(types);
         let mut pace = Pace::default();
         loop {
-            let place = Place { path: PATH.into(), labels: None, fields: None, metadata_only: true };
+            let place = Place { path: PATH.into(), labels: None, fields: None, metadata_only: true, doubts: None };
             let ear = Ear { arrivals: self, decoder: &decoder };
             let refused = Reflector::new(client.clone(), place, ear, PAGE_SIZE).run().await;
             self.set_blind(Some(refused.to_string()));
@@ -189,7 +189,7 @@ impl Sink for Ear<'_> {
     fn decoder(&self) -> &Decoder {
         self.decoder
     }
-    fn all(&self, entries: Vec<Entry<MetadataOnly>>, _: Vec<ObjectKey>, _: u64) {
+    fn all(&self, entries: Vec<Entry<MetadataOnly>>, _: Vec<Unread>, _: u64) {
         let groups: HashSet<_> = entries.iter().filter_map(|entry| group(&entry.key)).collect();
         self.arrivals.hint(groups);
     }

@@ -5,7 +5,8 @@ use crate::object::KubeObject;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a read waits for what a read has declared, while the server has said neither what there is nor no.
+/// How long a read waits for what a read has declared, while the server has said neither what there is nor no. Also in a cache that does not run: who spawns `run_until` and
+/// reads in the same breath reads before it does.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Cache {

@@ -1,14 +1,15 @@
 //! The list and watch loops of one informer: those that its plan names, or one for each namespace of a set that is watched itself.
 //!
 //! What holds: a namespace has at most one loop, and its objects leave only after that has ended. No loop ends unnoticed: what panics in one is a failure of its part
-//! (see [`reflect`](super::reflect)), and a loop that is gone all the same has all of them started again.
+//! (see [`reflect`](super::reflect)), and a loop that is gone all the same has all of them started again. That there is nothing where one of them asks is a failure of its
+//! part, too, as long as the kind is where it was: the others go on.
 
 use super::{
     core::Condition,
     erased::{Fed, Informing},
     life::first,
     namespaces::Selectors,
-    reflect::{Failure, Place},
+    reflect::{Doubt, Doubts, Failure, Place},
     select::{Representation, Resource},
     tend::Declared,
 };
@@ -18,17 +19,23 @@ use kube_core::{DynamicObject, Resource as _};
 use std::{
     convert::Infallible,
     future::{pending, poll_fn},
+    iter,
     sync::Arc,
     task::{Context, Poll},
     time::SystemTime,
 };
-use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    task::{AbortHandle, JoinError, JoinSet},
+};
 
 #[derive(Default)]
 pub(super) struct Loops {
     tasks: JoinSet<Failure>,
     /// Of a set that is watched.
     namespaces: HashMap<String, AbortHandle>,
+    /// Whom they ask.
+    doubts: Option<Doubts>,
 }
 
 /// Whose loops they are, and where they ask.
@@ -39,15 +46,25 @@ pub(super) struct Site<'a> {
 }
 
 impl Loops {
-    /// Start them and keep them running, until a list is refused because there is no such kind, or one of them is gone.
+    /// Start them and keep them running, until a list is refused because there is no such kind, or not there any more, or one of them is gone.
     pub(super) async fn keep(&mut self, site: &Site<'_>) -> Failure {
+        let (doubts, raised) = Doubts::new();
+        self.doubts = Some(doubts);
+        let (mut refused, mut ended) = (None, None);
+        let settle = async { refused = Some(site.settle(raised).await) };
+        first(settle, async { ended = Some(self.run(site).await) }).await;
+        refused.or(ended).expect("one of them is done")
+    }
+
+    /// Until one of them is gone.
+    async fn run(&mut self, site: &Site<'_>) -> Failure {
         site.informer.core.begin();
         match &site.informer.namespaces {
             Some(set) if site.resource.namespaced => {
-                let mut refused = None;
-                let follow = async { refused = Some(self.follow(site, &set.core).await) };
+                let mut ended = None;
+                let follow = async { ended = Some(self.follow(site, &set.core).await) };
                 first(site.mirror(&*set.core), follow).await;
-                refused.expect("mirroring never ends")
+                ended.expect("mirroring never ends")
             }
             _ => {
                 for (namespace, selectors) in site.parts() {
@@ -55,7 +72,7 @@ impl Loops {
                 }
                 site.informer.core.all_joined();
                 site.informer.core.parts_are(Condition::Synced);
-                poll_fn(|cx| self.poll_refused(cx)).await
+                poll_fn(|cx| self.poll_ended(cx)).await
             }
         }
     }
@@ -67,7 +84,7 @@ impl Loops {
     }
 
     /// Pending also when none is left: it is not for them to end what they are of.
-    fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
             if let Some(failure) = failure_of(ended) {
                 return Poll::Ready(failure);
@@ -80,13 +97,13 @@ impl Loops {
     async fn follow(&mut self, site: &Site<'_>, set: &Arc<dyn Informing>) -> Failure {
         let mut feed = set.clone().subscribe();
         loop {
-            let next = poll_fn(|cx| match self.poll_refused(cx) {
-                Poll::Ready(refused) => Poll::Ready(Err(refused)),
+            let next = poll_fn(|cx| match self.poll_ended(cx) {
+                Poll::Ready(ended) => Poll::Ready(Err(ended)),
                 Poll::Pending => feed.poll_next(cx).map(Ok),
             });
             let fed = match next.await {
                 Ok(fed) => fed,
-                Err(refused) => return refused,
+                Err(ended) => return ended,
             };
             match fed {
                 Some(Fed::Event(Event::Create { object, .. })) => {
@@ -108,7 +125,7 @@ impl Loops {
                 Some(Fed::Event(_)) => {}
                 Some(Fed::InitialDone) => site.informer.core.all_joined(),
                 // Nothing is known of them any more: see `mirror`.
-                None => return poll_fn(|cx| self.poll_refused(cx)).await,
+                None => return poll_fn(|cx| self.poll_ended(cx)).await,
             }
         }
     }
@@ -120,6 +137,7 @@ impl Loops {
             labels: selectors.labels.clone(),
             fields: selectors.fields.clone(),
             metadata_only: plan.representation == Representation::Metadata,
+            doubts: self.doubts.clone(),
         };
         let page_size = plan.page_size(namespace, site.resource.namespaced);
         self.tasks.spawn(core.clone().join(site.client, namespace.map(Into::into), place, page_size))
@@ -142,6 +160,21 @@ impl Site<'_> {
             return vec![(None, &plan.whole)];
         }
         plan.scope.parts.iter().map(|(namespace, selectors)| (namespace.as_deref(), selectors)).collect()
+    }
+
+    /// Ask the server, whenever a list was refused because there is no such kind, whether that is so, or it is elsewhere: until it is. Gives the refusal.
+    async fn settle(&self, mut raised: UnboundedReceiver<Doubt>) -> Failure {
+        loop {
+            let Some(doubt) = raised.recv().await else { return pending().await };
+            let is_there = self.informer.is_at(self.client, self.resource).await;
+            // What comes meanwhile is not asked for again: with many namespaces it may be many.
+            let all = iter::once(doubt).chain(iter::from_fn(|| raised.try_recv().ok()));
+            match is_there {
+                Ok(None) => return all.last().expect("there is one").refused,
+                Ok(Some(words)) => all.for_each(|doubt| doubt.settle(|refused| refused.explained(&words))),
+                Err(error) => all.for_each(|doubt| doubt.settle(|_| Failure::Broken(error.clone()))),
+            }
+        }
     }
 
     /// An informer whose namespaces are not known, or may be others by now, is as the watch of them is.

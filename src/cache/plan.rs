@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub(super) struct Plan {
     /// Of a type; others are looked for on the server.
     pub(super) resource: Option<Resource>,
+    /// Whether some namespaces were said for this kind, and not for all.
+    pub(super) in_namespaces: bool,
     pub(super) scope: Scope,
     /// What is kept of a kind that turns out to have no namespaces.
     pub(super) whole: Selectors,
@@ -58,9 +60,10 @@ impl Plan {
         }
 
         let resource = said_of_kind().find_map(|said| said.resource.clone());
+        let in_namespaces = said_of_kind().filter_map(|said| said.namespaces.as_ref()).any(Namespaces::is_some);
         let scope = if resource.as_ref().is_none_or(|resource| resource.namespaced) {
             Scope::of(&said.gvk.kind, &layers)?
-        } else if said_of_kind().filter_map(|said| said.namespaces.as_ref()).any(Namespaces::is_some) {
+        } else if in_namespaces {
             return Err(CacheError::NotNamespaced { kind: said.gvk.kind.clone() });
         } else {
             Scope::whole(&layers)?
@@ -68,6 +71,7 @@ impl Plan {
         let kept = of_kind.unwrap_or(said);
         Ok(Self {
             resource,
+            in_namespaces,
             scope,
             whole: scope::whole(&layers)?,
             representation: said.representation.unwrap_or(kept.representation()),

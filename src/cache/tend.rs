@@ -1,10 +1,10 @@
 //! One informer's task: finds where its kind is, keeps the loops running, and ends when nobody uses it any more.
 //!
 //! What holds: an informer is absent, and what it had is gone, only if a list was refused because there is no such kind *and* discovery says the same. While it is
-//! absent none of its loops runs.
+//! absent none of its loops runs; nor while it was told to keep some namespaces of a kind that has none.
 
 use super::{
-    Informer,
+    CacheError, Informer,
     arrivals::Arrivals,
     core::Condition,
     discover::{Found, discover},
@@ -12,7 +12,7 @@ use super::{
     life::{Lease, Life, first},
     loops::{Loops, Site},
     plan::Plan,
-    reflect::{Failure, Pace},
+    reflect::Pace,
     scope::Scope,
     select::Resource,
 };
@@ -39,7 +39,7 @@ pub(super) struct Declared {
 
 impl Declared {
     /// Whether this is the informer that a plan of the same kind is of. What is said of namespaces counts if there are some, and what is said of all objects if
-    /// there are none; while neither knows, both.
+    /// there are none; while neither knows, both. One that waits for a kind to have namespaces is only for those who want the same.
     pub(super) fn is_of(&self, plan: &Plan) -> bool {
         let same_scope = || self.plan.scope == plan.scope;
         let same_whole = || self.plan.whole == plan.whole;
@@ -47,14 +47,22 @@ impl Declared {
             && match (self.namespaced(), plan.namespaced()) {
                 (Some(found), Some(said)) if found != said => false,
                 (Some(true), _) | (_, Some(true)) => same_scope(),
-                (Some(false), _) | (_, Some(false)) => same_whole(),
-                (None, None) => same_scope() && same_whole(),
+                (Some(false), _) | (_, Some(false)) => same_whole() && (plan.in_namespaces || !self.plan.in_namespaces),
+                (None, None) => same_scope() && same_whole() && plan.in_namespaces == self.plan.in_namespaces,
             }
     }
 
     /// As it was found, or else as its type says.
     fn namespaced(&self) -> Option<bool> {
         self.life.namespaced().or(self.plan.namespaced())
+    }
+
+    /// An error of a plan for some namespaces of this kind, if it is known to have none.
+    pub(super) fn check_namespaces(&self, plan: &Plan) -> Result<(), CacheError> {
+        if plan.in_namespaces && self.namespaced() == Some(false) {
+            return Err(CacheError::NotNamespaced { kind: self.gvk.kind.clone() });
+        }
+        Ok(())
     }
 
     /// What is kept, for people.
@@ -79,7 +87,10 @@ impl Declared {
             };
             loop {
                 self.life.found(resource.namespaced);
-                let refused = loops.keep(&Site { informer: self, client, resource: &resource }).await;
+                let refused = match self.check_namespaces(&self.plan) {
+                    Ok(()) => loops.keep(&Site { informer: self, client, resource: &resource }).await.to_string(),
+                    Err(error) => error.to_string(),
+                };
                 loops.stop().await;
                 let found = self.find(client, arrivals, Some(refused), &mut pace).await;
                 if found != resource {
@@ -95,7 +106,7 @@ impl Declared {
 
     /// Where the kind is, as its type says or else the server; waits for as long as the server has no such kind. Of what was `refused` although the kind
     /// is there the loops try again, later and later.
-    async fn find(&self, client: &Link, arrivals: &Arrivals, refused: Option<Failure>, pace: &mut Pace) -> Resource {
+    async fn find(&self, client: &Link, arrivals: &Arrivals, refused: Option<String>, pace: &mut Pace) -> Resource {
         let mut waiting = None;
         loop {
             match discover(client, &self.gvk).await {
@@ -124,6 +135,18 @@ impl Declared {
                     sleep(pace.failed(None)).await;
                 }
             }
+        }
+    }
+
+    /// Whether the kind is where the loops ask for it: then what the server has otherwise than the type says, in words. An error if it does not say.
+    pub(super) async fn is_at(&self, client: &Link, resource: &Resource) -> Result<Option<String>, String> {
+        match discover(client, &self.gvk).await? {
+            Found::At(found) => {
+                let words = self.mismatch(&found);
+                let is_there = self.plan.resource.as_ref().unwrap_or(&found) == resource;
+                Ok(is_there.then_some(words))
+            }
+            Found::Nowhere(_) => Ok(None),
         }
     }
 

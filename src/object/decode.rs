@@ -21,6 +21,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
+use serde_json::Value;
 use std::{
     fmt,
     marker::PhantomData,
@@ -111,6 +112,7 @@ impl Decoder {
         Undecodable {
             kind: self.types.kind.clone(),
             key: found.name.map(|name| ObjectKey::new(&found.namespace.unwrap_or_default(), &name)),
+            uid: found.uid.filter(|uid| !uid.is_empty()),
             revision: found.resource_version.and_then(|version| version.parse().ok()),
             error,
         }
@@ -130,7 +132,7 @@ impl Decoder {
     }
 
     /// What changes the objects of a namespace.
-    pub(super) fn transform_of(&self, namespace: Option<&str>) -> Option<&Transform> {
+    pub(crate) fn transform_of(&self, namespace: Option<&str>) -> Option<&Transform> {
         let namespace = namespace.filter(|name| !name.is_empty());
         self.transforms.as_ref()?.of(namespace).as_ref()
     }
@@ -266,6 +268,7 @@ pub(super) fn no_name<E: Error>() -> E {
 struct Found {
     name: Option<String>,
     namespace: Option<String>,
+    uid: Option<String>,
     resource_version: Option<String>,
 }
 
@@ -319,6 +322,8 @@ impl<'de> Visitor<'de> for FindMetadata<'_> {
             match &*key.0 {
                 "name" => self.0.name = map.next_value()?,
                 "namespace" => self.0.namespace = map.next_value()?,
+                // Whatever it is: what comes after it counts for more.
+                "uid" => self.0.uid = map.next_value::<Value>()?.as_str().map(Into::into),
                 "resourceVersion" => self.0.resource_version = map.next_value()?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }

@@ -55,6 +55,7 @@ impl DecodeError {
 pub(crate) struct Undecodable {
     pub(crate) kind: String,
     pub(crate) key: Option<ObjectKey>,
+    pub(crate) uid: Option<String>,
     pub(crate) revision: Option<u64>,
     pub(crate) error: serde_json::Error,
 }

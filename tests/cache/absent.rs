@@ -32,11 +32,11 @@ const HOUR: Duration = Duration::from_hours(1);
 #[kube(group = "typed.example.com", version = "v1", kind = "Later", namespaced)]
 struct LaterSpec {}
 
-fn kind(group: &str) -> GroupVersionKind {
+pub(crate) fn kind(group: &str) -> GroupVersionKind {
     GroupVersionKind::gvk(group, "v1", "Later")
 }
 
-fn definition(group: &str, plural: &str, scope: &str) -> Value {
+pub(crate) fn definition(group: &str, plural: &str, scope: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.{group}")},
@@ -54,7 +54,7 @@ async fn try_uninstall(client: &Client, group: &str, plural: &str) -> kube_clien
     definitions.delete(&format!("{plural}.{group}"), &DeleteParams::default()).await.map(drop)
 }
 
-async fn uninstall(client: &Client, group: &str, plural: &str) {
+pub(crate) async fn uninstall(client: &Client, group: &str, plural: &str) {
     try_uninstall(client, group, plural).await.expect("it is there");
 }
 
@@ -70,7 +70,7 @@ fn api(client: &Client, group: &str, plural: &str, namespace: Option<&str>) -> A
     }
 }
 
-async fn make_later(client: &Client, group: &str, plural: &str, namespace: Option<&str>) {
+pub(crate) async fn make_later(client: &Client, group: &str, plural: &str, namespace: Option<&str>) {
     let (api, later) = (api(client, group, plural, namespace), DynamicObject::new("one", &resource(group, plural)));
     // A definition is in discovery a moment before objects of it can be made.
     while api.create(&PostParams::default(), &later).await.is_err() {
@@ -78,11 +78,11 @@ async fn make_later(client: &Client, group: &str, plural: &str, namespace: Optio
     }
 }
 
-fn is_absent<K>(informer: &Informer<K>) -> bool {
+pub(crate) fn is_absent<K>(informer: &Informer<K>) -> bool {
     matches!(informer.state(), InformerState::Absent { .. })
 }
 
-fn objects(later: &Informer<DynamicObject>) -> usize {
+pub(crate) fn objects(later: &Informer<DynamicObject>) -> usize {
     later.list(&Query::default()).expect("it was synced").len()
 }
 

@@ -14,6 +14,9 @@ pub(crate) enum Failure {
     Broken(String),
     #[error("the server ended the watch at once")]
     EndedAtOnce,
+    /// What a watch that was to begin at no version has not told, nobody can ask for.
+    #[error("the server gives its lists no version, so that everything is asked for again after each watch")]
+    Unversioned,
     /// Code of the kind's type, of the client, or of this crate: with its words.
     #[error("code that the watch calls has panicked, and it begins anew: {0}")]
     Panicked(String),
@@ -23,6 +26,14 @@ impl Failure {
     /// The server's own no: it can be asked, and has not said that it cannot answer just now.
     pub(crate) fn is_no(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.code != 429 && refusal.code < 500)
+    }
+
+    /// The same, with more words after the server's own.
+    pub(crate) fn explained(mut self, words: &str) -> Self {
+        if let Self::Refused(refusal) = &mut self {
+            refusal.message.push_str(words);
+        }
+        self
     }
 
     /// The server has no such kind, or not any more.

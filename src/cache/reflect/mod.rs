@@ -3,25 +3,29 @@
 //! What holds, whatever the server does:
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
 //! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
-//! * a list that fails in one way is asked for in the other (see [`way`]); one whose pages are gone before they were asked for is asked for at once as a whole, once;
+//! * a list that fails in one way is asked for in the other (see [`way`]); one whose pages are gone before they were asked for, or do not end, is asked for at once as a
+//!   whole, once (see [`pages`]);
 //! * however long a list is, other tasks get their turn while it is read (see [`turn`]);
 //! * a watch from a version that is gone (410) or yet to come (504 with that cause) is followed by a list; so is one that is refused with any 504 twice in a row:
 //!   what times out may be the server, or what is in front of it, which does not say of what;
+//! * a watch from no version, because the list had none, is followed by a list: nobody knows what it has missed;
 //! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
 //! * code of others that panics is a failure like another: nobody can say how far it came, so that everything is asked for anew;
 //! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
 //! * what the server says no with is reported in its own words;
-//! * that there is no such kind it only says of a list: a watch that is told so is followed by one.
+//! * that there is no such kind it only says of a list: a watch that is told so is followed by one. What that means is for others to say (see [`doubt`]).
 //!
 //! Why not `kube_runtime::watcher`: that one swallows bookmarks, hides the version of its lists, cannot keep bodies as they came, retries a version that the
 //! watch request itself was refused for (410, 504) for ever, and reconnects without a pause to a server that closes each watch at once.
 
+mod doubt;
 mod failure;
 mod lines;
 mod listed;
 mod objects;
 mod pace;
 mod page;
+mod pages;
 mod place;
 mod sink;
 mod stream;
@@ -29,13 +33,17 @@ mod turn;
 mod way;
 mod wire;
 
-pub(crate) use self::{failure::Failure, pace::Pace, place::Place, sink::Sink};
+pub(crate) use self::{
+    doubt::{Doubt, Doubts},
+    failure::Failure,
+    pace::Pace,
+    place::Place,
+    sink::{Sink, Unread},
+};
 use self::{
     failure::{broken, silent},
     listed::Listed,
-    page::Page,
     stream::Stream,
-    turn::Turn,
     way::Way,
     wire::{Line, Refusal},
 };
@@ -47,10 +55,7 @@ use http::{Request, Response, header::RETRY_AFTER};
 use kube_client::client::Body;
 use rand::RngExt;
 use std::{mem, pin::pin, time::Duration};
-use tokio::{
-    task::yield_now,
-    time::{Instant, sleep, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
 const WATCH: Duration = Duration::from_mins(5);
@@ -92,7 +97,7 @@ impl<S: Sink> Reflector<S> {
         Self { client, place, sink, page_size, way, timed_out: false, heard, untold: false }
     }
 
-    /// Until it is dropped, or a list is refused because there is no such kind: it gives the refusal.
+    /// Until it is dropped; or, if there is nobody to ask about that, until a list is refused because there is no such kind: it gives the refusal.
     pub(crate) async fn run(self) -> Failure {
         driving(Box::pin(self.keep())).await
     }
@@ -102,16 +107,22 @@ impl<S: Sink> Reflector<S> {
         let mut from = None;
         loop {
             from = from.filter(|_| self.heard.elapsed() < UNHEARD);
-            let lists = from.is_none();
+            let (lists, unversioned) = (from.is_none(), from.as_deref() == Some(""));
             let next = caught(pin!(self.ask(from))).await;
             self.tell();
-            let next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
+            let mut next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
+            if unversioned {
+                // Versions that it has told may be later than what it has not.
+                next = Next { from: None, failure: next.failure.or(Some(Failure::Unversioned)) };
+            }
             from = next.from;
-            if let Some(failure) = next.failure {
+            if let Some(mut failure) = next.failure {
                 if lists && failure.is_absent() {
-                    return failure;
+                    let Some(doubts) = &self.place.doubts else { return failure };
+                    failure = doubts.settled(failure).await;
                 }
                 let wait = match &failure {
+                    Failure::Unversioned => pace.forgotten(None),
                     Failure::Refused(refusal) if refusal.needs_a_list() => pace.forgotten(refusal.retry_after()),
                     Failure::Refused(refusal) => pace.failed(refusal.retry_after()),
                     Failure::Broken(_) | Failure::EndedAtOnce | Failure::Panicked(_) => pace.failed(None),
@@ -150,44 +161,6 @@ impl<S: Sink> Reflector<S> {
         Next { from: None, failure: Some(failure) }
     }
 
-    async fn pages(&self) -> Result<String, Failure> {
-        let (mut listed, mut token, mut size) = (Listed::new(), String::new(), self.page_size);
-        loop {
-            let response = match self.answer(self.place.page(size, &token), Link::send).await {
-                // A token lives as long as the server's history. If that was too short, all at once is the way that is left. Who gives a token to that as well,
-                // and refuses it, is asked again later.
-                Err(Failure::Refused(refusal)) if refusal.needs_a_list() && !token.is_empty() => {
-                    if size == 0 {
-                        return Err(broken(format!(
-                            "the server gives pages of what it was asked for at once, and does not know its own tokens: {}",
-                            refusal.message
-                        )));
-                    }
-                    (listed, token, size) = (Listed::new(), String::new(), 0);
-                    continue;
-                }
-                response => response?,
-            };
-            let body = stream::whole(response.into_body(), ANSWER).await?;
-            let (mut page, mut turn) = (Page::new(&body), Turn::default());
-            while let Some(item) = page.next().map_err(broken)? {
-                self.list_one(item, &mut listed);
-                turn.took(item.get().len());
-                if turn.is_over() {
-                    turn = Turn::default();
-                    yield_now().await;
-                }
-            }
-            let meta = page.end().map_err(broken)?;
-            token = meta.r#continue;
-            if token.is_empty() {
-                let version = meta.resource_version;
-                self.all(listed, &version);
-                return Ok(version);
-            }
-        }
-    }
-
     /// Everything, and then what happens, in one watch.
     async fn stream(&mut self) -> Next {
         let time = watch_time();
@@ -224,7 +197,9 @@ impl<S: Sink> Reflector<S> {
                 continue;
             }
             match wire::line(&line).map_err(broken)? {
-                Line::Put(object) => self.list_one(object, &mut listed),
+                Line::Put(object) => {
+                    self.list_one(object, &mut listed);
+                }
                 Line::Deleted(object) => self.unlist(object, &mut listed),
                 Line::Bookmark { version, initial: true } => {
                     self.all(listed, &version);

@@ -2,7 +2,7 @@
 //!
 //! What holds: of each object either the sink is told, or it is reported as one that cannot be decoded; that it has no version keeps nobody from being told.
 
-use super::{Reflector, Sink, listed::Listed, revision, wire};
+use super::{Reflector, Sink, Unread, listed::Listed, revision, wire};
 use crate::{
     cache::store::Entry,
     object::{ObjectKey, Payload},
@@ -11,25 +11,27 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// What can be told of an object that cannot be decoded.
-pub(super) struct Unread {
+pub(super) struct Trace {
     key: Option<ObjectKey>,
+    uid: Option<String>,
     revision: Option<u64>,
 }
 
 impl<S: Sink> Reflector<S> {
-    pub(super) fn list_one(&self, object: &RawValue, listed: &mut Listed<S::Payload>) {
+    /// Whether the list has named it for the first time.
+    pub(super) fn list_one(&self, object: &RawValue, listed: &mut Listed<S::Payload>) -> bool {
         match self.decode(object) {
             Ok(entry) => listed.put(entry),
-            Err(Unread { key: Some(key), .. }) => listed.unread(key),
-            Err(Unread { key: None, .. }) => {}
+            Err(Trace { key: Some(key), uid, .. }) => listed.unread(Unread { key, uid }),
+            Err(Trace { key: None, .. }) => false,
         }
     }
 
     /// It was in the list, and has gone since.
     pub(super) fn unlist(&self, object: &RawValue, listed: &mut Listed<S::Payload>) {
         match self.decode(object) {
-            Ok(Entry { key, .. }) | Err(Unread { key: Some(key), .. }) => listed.deleted(key),
-            Err(Unread { key: None, .. }) => {}
+            Ok(Entry { key, .. }) | Err(Trace { key: Some(key), .. }) => listed.deleted(&key),
+            Err(Trace { key: None, .. }) => {}
         }
     }
 
@@ -40,7 +42,7 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Gives the version it is at, if it has one.
-    pub(super) fn put(&self, decoded: Result<Entry<S::Payload>, Unread>) -> Option<String> {
+    pub(super) fn put(&self, decoded: Result<Entry<S::Payload>, Trace>) -> Option<String> {
         match decoded {
             Ok(entry) => {
                 let version = entry.object.meta().resource_version().map(str::to_owned);
@@ -48,9 +50,9 @@ impl<S: Sink> Reflector<S> {
                 version
             }
             // It happened, and is not to be told again.
-            Err(unread) => {
-                self.sink.nothing_up_to(unread.revision?);
-                unread.revision.map(|revision| revision.to_string())
+            Err(Trace { revision, .. }) => {
+                self.sink.nothing_up_to(revision?);
+                revision.map(|revision| revision.to_string())
             }
         }
     }
@@ -74,13 +76,13 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    pub(super) fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Unread> {
+    pub(super) fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Trace> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
             Ok(payload) => Ok(self.entry(payload, object.get().len())),
             Err(what) => {
-                let unread = Unread { key: what.key.clone(), revision: what.revision };
+                let trace = Trace { key: what.key.clone(), uid: what.uid.clone(), revision: what.revision };
                 self.sink.undecodable(what);
-                Err(unread)
+                Err(trace)
             }
         }
     }

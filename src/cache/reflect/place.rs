@@ -1,6 +1,6 @@
 //! Where the objects of an informer are on the server, and the requests for them.
 
-use super::Failure;
+use super::{Doubts, Failure};
 use http::{Request, header::ACCEPT};
 use kube_client::client::Body;
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub(crate) struct Place {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
     pub(crate) metadata_only: bool,
+    /// Whom to ask if there is no such kind there.
+    pub(crate) doubts: Option<Doubts>,
 }
 
 impl Place {
@@ -77,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_path_that_is_none_is_a_failure_that_names_it() {
-        let place = Place { path: "/api/v1/a b".into(), labels: None, fields: None, metadata_only: false };
+        let path = "/api/v1/a b".into();
+        let place = Place { path, labels: None, fields: None, metadata_only: false, doubts: None };
         let failure = place.page(0, "").expect_err("a path has no blanks");
         assert!(failure.to_string().starts_with("`/api/v1/a b` cannot be asked for: "), "{failure}");
     }

@@ -240,6 +240,15 @@ fn an_undecodable_object_says_which_one_it_is() {
 }
 
 #[test]
+fn an_undecodable_object_says_its_uid_if_it_has_one() {
+    for (uid, said) in [(r#""one""#, Some("one")), (r#""""#, None), ("null", None), ("5", None), (r#"{"a":1}"#, None)] {
+        let json = format!(r#"{{"metadata":{{"name":"web","uid":{uid},"resourceVersion":"7"}},"spec":5}}"#);
+        let error = decoder("v1", "Pod").decode::<Pod>(json.as_bytes()).unwrap_err();
+        assert_eq!((error.uid.as_deref(), error.revision), (said, Some(7)), "{json}");
+    }
+}
+
+#[test]
 fn a_typed_object_is_handed_out_as_it_is() {
     let pod = Arc::new(Pod::default());
     let object = Object::from(pod.clone());

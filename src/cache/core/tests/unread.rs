@@ -1,6 +1,7 @@
 //! Objects that do not fit their type, or no longer.
 
 use super::*;
+use crate::cache::reflect::Unread;
 use k8s_openapi::NamespaceResourceScope;
 use kube_client::api::{Patch, PatchParams};
 use kube_core::{ObjectMeta, Resource};
@@ -126,11 +127,12 @@ fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
         Entry::new(object.key(), Arc::new(object), 7)
     };
     let key = |name: &str| ObjectKey::cluster_scoped(name);
+    let unread = |name: &str| Unread { key: key(name), uid: None };
     let mut cursor = core.subscribe();
-    part.all(vec![entry("a"), entry("b")], vec![key("c")], 10);
+    part.all(vec![entry("a"), entry("b")], vec![unread("c")], 10);
     assert_eq!((core.store.len(), core.stats().approximate_bytes), (2, 14), "c never could be read");
     while cursor.try_next().is_some() {}
-    part.all(vec![entry("b")], vec![key("a"), key("c")], 20);
+    part.all(vec![entry("b")], vec![unread("a"), unread("c")], 20);
     assert_eq!((core.store.len(), core.stats().approximate_bytes), (2, 14));
     assert!(cursor.try_next().is_none(), "nothing is known to have happened");
     part.all(vec![entry("b")], Vec::new(), 30);
@@ -140,6 +142,30 @@ fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
         "{gone:?}"
     );
     assert_eq!((core.store.len(), core.stats().approximate_bytes), (1, 7));
+}
+
+#[test]
+fn what_cannot_be_read_stays_as_it_was_unless_it_is_known_to_be_another_one() {
+    for (known, said, stays) in [
+        (Some("one"), Some("one"), true),
+        (Some("one"), Some("two"), false),
+        (Some("one"), None, true),
+        (None, Some("two"), true),
+    ] {
+        let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+        let core = Arc::new(Core::<Strict>::new(Decoder::new(types)));
+        let part = whole(&core);
+        let json = json!({"metadata": {"name": "a", "uid": known, "resourceVersion": "1"}, "data": {"k": "0"}});
+        let object = core.decoder.decode::<Strict>(json.to_string().as_bytes()).expect("an object");
+        let key = object.key();
+        part.all(vec![Entry::new(key.clone(), Arc::new(object), 7)], Vec::new(), 10);
+        let mut cursor = core.subscribe();
+        while cursor.try_next().is_some() {}
+        part.all(Vec::new(), vec![Unread { key: key.clone(), uid: said.map(Into::into) }], 20);
+        assert_eq!(core.store.get(&key).is_some(), stays, "{known:?}, {said:?}");
+        let gone = matches!(cursor.try_next(), Some(Item::Event(Event::Delete { state_unknown: true, .. })));
+        assert_eq!(gone, !stays, "{known:?}, {said:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
