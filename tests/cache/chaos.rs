@@ -138,12 +138,14 @@ impl tower_service::Service<Request<Body>> for Door {
         let asks = |what: &str| request.uri().query().is_some_and(|query| query.contains(what));
         let (is_watch, in_list) = (asks("watch=true"), asks("sendInitialEvents=true"));
         let is_read = request.method() == Method::GET;
+        // Who was asked before a restart is gone after it, also if the answer comes late.
         let weather = self.0.weather.subscribe();
+        let restarts = weather.borrow().restarts;
         let (door, answer) = (self.clone(), self.server().service().call(request));
         Box::pin(async move {
             let (parts, body) = answer.await?.into_parts();
             let body = match (is_watch && parts.status.is_success(), is_read) {
-                (true, _) => Watch::new(body, in_list, random, weather).into_body(),
+                (true, _) => Watch::new(body, in_list, random, weather, restarts).into_body(),
                 (false, true) => door.whole(body, &mut random).await,
                 (false, false) => body.map_err(Into::into).boxed_unsync(),
             };
@@ -176,8 +178,13 @@ enum End {
 }
 
 impl Watch {
-    fn new(body: steersman_apiserver::Body, in_list: bool, random: StdRng, weather: watch::Receiver<Weather>) -> Self {
-        let restarts = weather.borrow().restarts;
+    fn new(
+        body: steersman_apiserver::Body,
+        in_list: bool,
+        random: StdRng,
+        weather: watch::Receiver<Weather>,
+        restarts: u64,
+    ) -> Self {
         let (buffer, told, out) = Default::default();
         Self { body, buffer, random, weather, restarts, told, in_list, out, end: None }
     }

@@ -322,7 +322,9 @@ impl Schedule {
             if subject.state() != InformerState::Synced {
                 return Some(format!("{name} is {:?}", subject.state()));
             }
-            if subject.revision() != Some(revision) {
+            // Of no namespaces there is no revision.
+            let has_watches = !subject.is_of_tenants() || !wanted.is_empty();
+            if has_watches && subject.revision() != Some(revision) {
                 return Some(format!("{name} is at {:?}, the server at {revision}", subject.revision()));
             }
             let contents = subject.contents().expect("it is synced");
