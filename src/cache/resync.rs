@@ -8,6 +8,9 @@ use rand::RngExt;
 use std::{collections::BTreeSet, pin::Pin, sync::Arc, task::Context, time::Duration};
 use tokio::time::{Instant, Sleep, sleep};
 
+/// What is longer is as good as never, and may be more than the clock can count.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
 /// How often objects are told again, by where they are; never if that is zero.
 pub(super) type Periods = Arc<ByNamespace<Duration>>;
 
@@ -38,7 +41,8 @@ impl Resync {
 
 impl Timer {
     fn poll_rung(&mut self, cx: &mut Context<'_>) -> bool {
-        let wait = self.period.mul_f64(rand::rng().random_range(0.9..1.1)).max(Duration::from_millis(1));
+        let period = self.period.min(LONGEST);
+        let wait = period.mul_f64(rand::rng().random_range(0.9..1.1)).max(Duration::from_millis(1));
         let next = self.next.get_or_insert_with(|| Box::pin(sleep(wait)));
         let mut rung = false;
         // It is polled until it waits, so that it wakes.

@@ -81,6 +81,24 @@ async fn each_namespace_has_the_period_that_is_said_of_it_and_none_is_lost_to_an
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_period_that_is_longer_than_the_clock_can_count_is_never() {
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    make(&client, "default", "a", "blue").await;
+    let cache = Running::new(Cache::new(client, CacheOptions::default()).expect("a ready client"));
+    for period in [Duration::MAX, Duration::MAX / 2, Duration::from_secs(1 << 40)] {
+        // Each user has a wait of its own, which is random.
+        for _ in 0..20 {
+            let maps = cache.informer_of(Select::<ConfigMap>::new().resync(period)).expect("it is the same");
+            let mut events = maps.events();
+            assert!(matches!(events.next().await, Some(Notice::Event(Event::Create { initial: true, .. }))));
+            assert!(resyncs(&mut events, 60 * MINUTE).await.is_empty());
+        }
+    }
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_told_again_unless_it_is_asked_for_nor_before_the_beginning_is_done() {
     let server = Embedded::start().expect("it starts");
     let client = server.client().expect("a client");
