@@ -38,7 +38,8 @@ pub enum CacheError {
     },
     /// A selection of what cannot be a namespace.
     #[error(
-        "`{namespace}` is selected for {kind}, and is no name of a namespace: use at most 63 of a-z, 0-9 and `-`, and no `-` at either end"
+        "`{namespace}` is selected for {kind}, and is no name of a namespace: use at most 63 of a-z, 0-9 and `-`, \
+         and no `-` at either end; all that are not named are `InNamespace::others()`"
     )]
     NamespaceName {
         /// The kind.

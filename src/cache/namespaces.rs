@@ -20,7 +20,8 @@ pub enum Namespaces {
     /// Everywhere: one watch, and the right to watch in the whole cluster.
     #[default]
     All,
-    /// Only in these: a watch for each, and rights only there. At least one; of one that is named twice the first counts.
+    /// Only in these: a watch for each, and rights only there. At least one; of one that is named twice the first counts. The empty name is that of none, and refused: all
+    /// namespaces that are not named, for which it stands in controller-runtime, are [`InNamespace::others`].
     These(Vec<InNamespace>),
     /// In those whose labels match, as in `kubectl -l`, as they come and go: a watch for each, and one of the namespaces' metadata, which everybody with
     /// the same selector shares.

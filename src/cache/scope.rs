@@ -5,7 +5,8 @@
 //! 1. of a namespace, 2. of all objects, 3. as the next layer says.
 //!
 //! Each selector by itself: labels may be said here, and fields there. The namespaces are those of the first layer that says some; what other layers say of
-//! the same namespace by name counts where it is its turn. What can be no namespace is refused: names go into paths as they are.
+//! the same namespace by name counts where it is its turn. What can be no namespace is refused: names go into paths as they are. The empty name alone is no namespace at all, as from
+//! a flag that is not set, and beside others it is refused: it might stand for nothing, or for all others, as it does in controller-runtime.
 //!
 //! [`CacheOptions::kinds`]: super::CacheOptions::kinds
 
@@ -66,7 +67,7 @@ pub(super) struct Scope {
 impl Scope {
     /// Of a kind that has namespaces, or may turn out to.
     pub(super) fn of(kind: &str, layers: &[Layer<'_>]) -> Result<Self, CacheError> {
-        check_names(kind, layers.iter().flat_map(|layer| layer.these()))?;
+        layers.iter().try_for_each(|layer| check_names(kind, layer.these()))?;
         let mut scope = Self { labelled: None, parts: BTreeMap::new(), own: false };
         match namespaces(layers) {
             Namespaces::All => drop(scope.parts.insert(None, whole(layers)?)),
@@ -147,8 +148,10 @@ impl fmt::Display for Scope {
     }
 }
 
-fn check_names<'a>(kind: &str, these: impl IntoIterator<Item = &'a InNamespace>) -> Result<(), CacheError> {
-    let mut named = these.into_iter().filter_map(|one| one.name.as_deref()).filter(|name| !name.is_empty());
+/// Of one who says them.
+fn check_names(kind: &str, these: &[InNamespace]) -> Result<(), CacheError> {
+    let are_none = these.iter().all(|one| one.name.as_deref() == Some(""));
+    let mut named = these.iter().filter(|_| !are_none).filter_map(|one| one.name.as_deref());
     match named.find(|name| !is_name(name)) {
         Some(name) => Err(CacheError::NamespaceName { kind: kind.to_owned(), namespace: name.to_owned() }),
         None => Ok(()),
@@ -158,7 +161,7 @@ fn check_names<'a>(kind: &str, these: impl IntoIterator<Item = &'a InNamespace>)
 /// Whether a namespace can have this name: that of a DNS label.
 fn is_name(name: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    name.len() <= 63 && name.bytes().all(inside) && !name.starts_with('-') && !name.ends_with('-')
+    (1..=63).contains(&name.len()) && name.bytes().all(inside) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 /// Those of the first who says some.
