@@ -48,6 +48,21 @@ struct State {
     run: Run,
 }
 
+impl State {
+    /// Take those out that `are` to go, and tell them to end: all of them, before one is waited for.
+    fn remove(&mut self, are: impl Fn(&Declared) -> bool) -> Vec<Arc<Declared>> {
+        let removed = self.informers.take(are);
+        for declared in &removed {
+            declared.life.remove();
+            if !matches!(self.run, Run::Running { .. }) {
+                // No task does.
+                declared.core.end();
+            }
+        }
+        removed
+    }
+}
+
 #[derive(Default)]
 enum Run {
     #[default]
@@ -79,7 +94,8 @@ impl Cache {
 
     /// [`Self::informer`] of a selection, or of a kind named at run time.
     ///
-    /// The same kind and scope is the same informer. Who asks for a form that it cannot serve gets an error; one that is compact serves all.
+    /// The same kind and scope is the same informer. Who asks for a form that it cannot serve gets an error for as long as somebody uses it; one that is compact
+    /// serves all.
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
         let need = if select.said().optional { Need::May } else { Need::Must };
         let plan = Plan::new(select.said(), &self.0.options)?;
@@ -114,7 +130,11 @@ impl Cache {
         let found = self.0.state.lock().informers.find_plain(said, &self.0.options)?;
         let Some(declared) = found else { return Ok(None) };
         let informer = self.0.handle(&declared, Lease::uncounted(&declared.life));
-        declared.plan.check_form(said)?;
+        match declared.plan.check_form(said) {
+            // As for who declares it: what nobody uses is in nobody's way.
+            Err(_) if !declared.life.is_used() => return Ok(None),
+            served => served?,
+        }
         informer.check_keeps(namespace)?;
         Ok(Some((informer, declared.held.get().is_some())))
     }
@@ -148,7 +168,8 @@ impl Cache {
     /// Who declares the kind again gets a new informer. Of a kind that nobody declared this does nothing. What is simply not used any more
     /// is removed by itself: drop the handles instead.
     pub async fn remove(&self, kind: &GroupVersionKind) {
-        for declared in self.0.forget(kind) {
+        let removed = self.0.state.lock().remove(|declared| declared.gvk == *kind && !declared.plan.scope.own);
+        for declared in removed {
             declared.core.clone().ended().await;
         }
     }
@@ -244,11 +265,19 @@ impl Shared {
         if matches!(state.run, Run::Ended) {
             return Err(CacheError::Ended);
         }
-        if let Some(declared) = state.informers.find(&said.gvk, &plan) {
-            declared.plan.check_serves(said, &plan)?;
-            return Ok(declared.clone());
+        let serves = plan.check_serves(said, &plan);
+        while let Some(declared) = state.informers.find(&said.gvk, &plan).cloned() {
+            declared.check_namespaces(&plan)?;
+            match declared.plan.check_serves(said, &plan) {
+                Ok(()) => return Ok(declared),
+                // It is kept for who comes back, and not against who wants it otherwise. Who holds the lock knows that nobody comes back meanwhile.
+                Err(_) if serves.is_ok() && !declared.life.is_used() => {
+                    state.remove(|other| ptr::eq(other, Arc::as_ptr(&declared)));
+                }
+                refused => refused?,
+            }
         }
-        plan.check_serves(said, &plan)?;
+        serves?;
         let namespaces = match plan.of_namespaces() {
             Some((said, plan)) => {
                 let set = self.declare(state, &said, plan, need)?;
@@ -289,23 +318,10 @@ impl Shared {
                 }
             };
             let over = first(declared.life.removed(), first(ended, unused));
-            declared.tend(&shared.client, &shared.arrivals, over).await;
+            // Large, and moved around before it is spawned.
+            Box::pin(declared.tend(&shared.client, &shared.arrivals, over)).await;
         };
         tasks.spawn_on(tend, runtime);
-    }
-
-    /// Those of a kind; they are told to end before one of them is waited for.
-    fn forget(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
-        let mut state = self.state.lock();
-        let removed = state.informers.take(|declared| declared.gvk == *kind && !declared.plan.scope.own);
-        for declared in &removed {
-            declared.life.remove();
-            if !matches!(state.run, Run::Running { .. }) {
-                // No task does.
-                declared.core.end();
-            }
-        }
-        removed
     }
 
     /// False if somebody has come to use it.
