@@ -14,10 +14,10 @@ use super::{
     life::first,
     part::Part,
     parts::Parts,
-    stats::{InformerStats, LARGEST, ObjectSize, Tally, Trouble},
+    stats::{InformerStats, LARGEST, Misfit, Misfits, ObjectSize, Tally, Trouble},
     store::{About, Change, Entry, Store},
 };
-use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
+use crate::object::{Decoder, ObjectKey, Payload};
 use kube_core::TypeMeta;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use std::{
@@ -80,7 +80,8 @@ pub(crate) struct Core<P> {
     /// The same: every read asks, and readers must not meet at a lock.
     is_listed: AtomicBool,
     pub(super) tally: Tally,
-    pub(super) decode_errors: Trouble<Undecodable>,
+    pub(super) decode_errors: Trouble<String>,
+    misfits: Misfits,
 }
 
 impl<P: Payload> Core<P> {
@@ -96,6 +97,7 @@ impl<P: Payload> Core<P> {
             is_listed: AtomicBool::new(false),
             tally: Tally::default(),
             decode_errors: Trouble::default(),
+            misfits: Misfits::default(),
         }
     }
 
@@ -129,7 +131,7 @@ impl<P: Payload> Core<P> {
         }
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let revision = parts.revision(self.published());
-        let changes = self.replace(About::Namespace(namespace), Vec::new(), &[], revision, false);
+        let changes = self.replace(About::Namespace(namespace), Vec::new(), &[], revision, Listing::Again);
         self.ledger.leave(namespace);
         self.judge(&parts);
         drop(parts);
@@ -143,7 +145,7 @@ impl<P: Payload> Core<P> {
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let of_none = |key: &ObjectKey| !parts.have(key);
         let revision = parts.revision(self.published());
-        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], revision, false);
+        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], revision, Listing::Again);
         self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
         drop(parts);
@@ -231,7 +233,8 @@ impl<P: Payload> Core<P> {
 
     /// There is no such kind any more, nor are there objects. For when no loop runs.
     pub(crate) fn clear(&self) {
-        let deleted = self.replace(About::Those(&|_| true), Vec::new(), &[], self.store.revision(), false);
+        let revision = self.store.revision();
+        let deleted = self.replace(About::Those(&|_| true), Vec::new(), &[], revision, Listing::Again);
         self.tally.happened(deleted, Instant::now());
         self.ledger.forget();
     }
@@ -261,16 +264,26 @@ impl<P: Payload> Core<P> {
 
     /// The state as it is, and then what happens.
     pub(crate) fn subscribe(&self) -> Cursor<P> {
-        self.fan.subscribe(|| self.store.snapshot().into_entries())
+        self.fan.subscribe(|| {
+            let snapshot = self.store.snapshot();
+            (snapshot.len(), snapshot.into_entries())
+        })
     }
 
-    /// What became of the object with this uid.
-    pub(crate) fn fate(&self, key: &ObjectKey, uid: &str) -> Fate {
+    /// What became of the object with this uid; without one, of whichever has the key.
+    pub(crate) fn fate(&self, key: &ObjectKey, uid: Option<&str>) -> Fate {
         match self.store.get(key) {
-            Some(object) if object.meta().uid() != Some(uid) => Fate::Gone,
+            Some(object) if uid.is_some() && object.meta().uid() != uid => Fate::Gone,
             Some(object) if object.meta().is_deleting() => Fate::Deleting,
             Some(_) => Fate::There,
             None => Fate::Gone,
+        }
+    }
+
+    /// A reader could not read an object as what it asked for: what is kept packed is not looked at before. It counts once, until it changes.
+    pub(super) fn misfit(&self, misfit: &Misfit) {
+        if self.misfits.is_new(misfit) {
+            self.decode_errors.note(misfit.error.to_string());
         }
     }
 
@@ -319,11 +332,13 @@ impl<P: Payload> Core<P> {
         entries: Vec<Entry<P>>,
         unread: &[ObjectKey],
         revision: u64,
-        first: bool,
+        listing: Listing,
     ) -> u64 {
+        let is_same = |old: &P, new: &P| listing != Listing::SetBack && is_same(old, new);
         self.fan.write(|publisher| {
             let changes = self.store.replace(about, entries, unread, revision, is_same);
             let count = changes.len() as u64;
+            let first = listing == Listing::First;
             publisher.publish_all(changes.into_iter().map(|change: Change<P>| Event::listed(change, first)));
             count
         })
@@ -349,7 +364,19 @@ fn measured<P: Payload>(entry: &Entry<P>) -> u64 {
     Decoder::measure(&*entry.object).map_or(entry.bytes.into(), |bytes| bytes as u64)
 }
 
-/// Equal versions are equal objects, unless an object was deleted and made anew in a server that counts anew.
+/// What a list is to those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// There was none: all of it is initial.
+    First,
+    Again,
+    /// The server is behind what it had told, as one that was restored from a backup: it gives out versions a second time, and of two objects with the same one
+    /// only the new one is on the server.
+    SetBack,
+}
+
+/// Equal versions are equal objects, unless an object was deleted and made anew in a server that counts anew; and unless the server was
+/// [set back](Listing::SetBack).
 fn is_same<P: Payload>(old: &P, new: &P) -> bool {
     let (old, new) = (old.meta(), new.meta());
     old.resource_version() == new.resource_version() && old.uid() == new.uid()

@@ -7,13 +7,13 @@ use super::{
     parts::Parts,
     reflect::{Failure, Place, Reflector},
     resync::Periods,
-    stats::{InformerStats, ObjectSize},
+    stats::{InformerStats, Misfit, ObjectSize},
     store::{Entry, Indexer, Lookup, Slot, Snapshot, Table, Values},
 };
 use crate::{
     client::Link,
     event::Event,
-    object::{AnyKind, Body, Meta, Object, ObjectKey, Payload},
+    object::{AnyKind, Body, Decoder, Meta, Object, ObjectKey, Payload},
 };
 use parking_lot::RwLockReadGuard;
 use std::{
@@ -47,6 +47,8 @@ pub(super) trait Informing: Any + Send + Sync {
     fn condition(&self) -> Condition;
     fn conditions(&self) -> watch::Receiver<Condition>;
     fn set_condition(&self, condition: Condition);
+    /// See [`Core::misfit`].
+    fn misfit(&self, misfit: &Misfit);
     fn stats(&self) -> InformerStats;
     /// A walk over all of them.
     fn largest(&self) -> Vec<ObjectSize>;
@@ -61,11 +63,12 @@ pub(super) trait Informing: Any + Send + Sync {
     fn clear(&self);
     fn end(&self);
     fn ledger(&self) -> &Arc<Ledger>;
+    fn decoder(&self) -> &Decoder;
     /// What became of the object with this uid.
-    fn fate(&self, key: &ObjectKey, uid: &str) -> Fate;
+    fn fate(&self, key: &ObjectKey, uid: Option<&str>) -> Fate;
     /// See [`Core::begin`].
     fn begin(&self);
-    /// The loop that keeps a namespace, or what is in none of them, up to date. It ends when the server says that there is no such kind. See [`Core::join`].
+    /// The loop that keeps a namespace, or what is in none of them, up to date. It ends only if there is nobody to ask whether there is such a kind. See [`Core::join`].
     fn join(
         self: Arc<Self>,
         client: &Link,
@@ -226,6 +229,10 @@ impl<P: Payload> Informing for Core<P> {
         Core::set_condition(self, condition);
     }
 
+    fn misfit(&self, misfit: &Misfit) {
+        Core::misfit(self, misfit);
+    }
+
     fn stats(&self) -> InformerStats {
         Core::stats(self)
     }
@@ -261,7 +268,11 @@ impl<P: Payload> Informing for Core<P> {
         &self.ledger
     }
 
-    fn fate(&self, key: &ObjectKey, uid: &str) -> Fate {
+    fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    fn fate(&self, key: &ObjectKey, uid: Option<&str>) -> Fate {
         Core::fate(self, key, uid)
     }
 

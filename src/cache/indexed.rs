@@ -49,7 +49,8 @@ impl<K: KubeObject, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
 
     /// The objects. Together with a namespace or labels: [`Query::index`].
     pub fn get(&self, value: &V) -> Result<Vec<Arc<K>>, CacheError> {
-        Ok(self.view(value)?.list(&Query::default(), self.0.informer.gvk())?)
+        let informer = &self.0.informer;
+        informer.counted(self.view(value)?.list(&Query::default(), informer.gvk()))
     }
 
     /// The objects, to be looked at where they are: see [`Informer::view`].

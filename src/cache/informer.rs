@@ -11,9 +11,10 @@ use super::{
     parts::Parts,
     registry::WeakCache,
     resync::Periods,
+    stats::Misfit,
     store::Lookup,
 };
-use crate::object::{KubeObject, MetadataOnly, ObjectKey};
+use crate::object::{Body, KubeObject, MetadataOnly, ObjectKey, Transform};
 use kube_core::GroupVersionKind;
 use serde::Serialize;
 use std::{any::Any, fmt, hash::Hash, marker::PhantomData, sync::Arc, time::SystemTime};
@@ -22,6 +23,9 @@ use std::{any::Any, fmt, hash::Hash, marker::PhantomData, sync::Arc, time::Syste
 ///
 /// What is read is shared with everybody, and never changes: clone an object to change it. It is as new as the last event, which is
 /// milliseconds behind the server, and longer when that is [`Degraded`](InformerState::Degraded).
+///
+/// A server that was restored from a backup is believed once a list shows it to be behind what was known, which takes some minutes; then every object is told as changed, also
+/// if its version is the same. If it has written as much again by then, nobody can tell: make the cache anew after a restore.
 pub struct Informer<K> {
     pub(super) core: Arc<dyn Informing>,
     lease: Arc<Lease>,
@@ -115,6 +119,11 @@ impl<K> Informer<K> {
         self.core.ledger().pending(token, wanted)
     }
 
+    /// What changes the objects of a namespace before they are kept.
+    pub(crate) fn transform_of(&self, namespace: Option<&str>) -> Option<Transform> {
+        self.core.decoder().transform_of(namespace).cloned()
+    }
+
     /// An error if it will never show anything more.
     pub(crate) fn check_lives(&self) -> Result<(), CacheError> {
         if matches!(self.core.condition(), Condition::Ended) { Err(self.ended()) } else { Ok(()) }
@@ -176,7 +185,7 @@ impl<K: KubeObject> Informer<K> {
                     self.check_keeps(key.namespace())?;
                     self.check_synced()?;
                 }
-                self.core.get(key).map(|body| body.decode()).transpose()?
+                self.decoded(self.core.get(key))?
             }
         };
         // What is there is kept: only who finds nothing has to know.
@@ -191,7 +200,20 @@ impl<K: KubeObject> Informer<K> {
             // Its namespace may have been listed since: that it is kept now says nothing of what was found before.
             settled.and_then(|_settled| self.core.get(key))
         };
-        Ok(found.map(|body| body.decode()).transpose()?)
+        self.decoded(found)
+    }
+
+    fn decoded(&self, found: Option<Body>) -> Result<Option<Arc<K>>, CacheError> {
+        let decode = |body: Body| body.decode().map_err(|error| Misfit::new(body.meta(), error));
+        self.counted(found.map(decode).transpose())
+    }
+
+    /// That an object does not fit its type is found by who reads it, if it is kept compact: it is told in the stats, too.
+    pub(super) fn counted<T>(&self, read: Result<T, Misfit>) -> Result<T, CacheError> {
+        read.map_err(|misfit| {
+            self.core.misfit(&misfit);
+            misfit.error.into()
+        })
     }
 
     /// The objects that `query` is about, all as they were at one moment. One that cannot be read as a `K` fails it, and so does a namespace of which
@@ -199,7 +221,7 @@ impl<K: KubeObject> Informer<K> {
     ///
     /// For objects that are kept, or handed on; who only looks at them takes a [`view`](Self::view).
     pub fn list(&self, query: &Query<K>) -> Result<Vec<Arc<K>>, CacheError> {
-        Ok(self.looked_up(query)?.list(query, self.gvk())?)
+        self.counted(self.looked_up(query)?.list(query, self.gvk()))
     }
 
     /// The objects that `query` is about, all as they were at one moment, to be looked at where they are: nothing is copied, counted or decoded.
@@ -217,7 +239,7 @@ impl<K: KubeObject> Informer<K> {
     /// # }
     /// ```
     pub fn view(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
-        Ok(self.looked_up(query)?.narrowed(query, self.gvk())?)
+        self.counted(self.looked_up(query)?.narrowed(query, self.gvk()))
     }
 
     /// What of a query needs no look at the objects.

@@ -1,13 +1,15 @@
 //! One list and watch loop's end of an informer: what it is told goes into the store, then to the handlers, then to those who wait for it.
 //!
-//! What holds: a part's revision only grows, but for a list; what is told twice, or too late, is nothing.
+//! What holds: a part's revision only grows, but for a list; what is told twice, or too late, is nothing. A list that is older than what was told is that of a server that
+//! was set back, and nothing in it is what it was, whatever its version says. One that was set back and has come as far again by then cannot be told from one that was not:
+//! what it has given out a second time stays as it was the first time, until it changes.
 
 use super::{
-    core::{Condition, Core},
+    core::{Condition, Core, Listing},
     fan::Event,
     ledger::Told,
     parts::Parts,
-    reflect::{Failure, Sink},
+    reflect::{Failure, Sink, Unread},
     store::{About, Entry},
 };
 use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
@@ -65,15 +67,24 @@ impl<P: Payload> Sink for Part<P> {
         &self.core.decoder
     }
 
-    fn all(&self, entries: Vec<Entry<P>>, unread: Vec<ObjectKey>, revision: u64) {
+    fn all(&self, entries: Vec<Entry<P>>, unread: Vec<Unread>, revision: u64) {
         let core = &self.core;
         self.at(revision, true, |reached, parts, before| {
-            let first = before.is_none() && !core.is_listed();
+            // A loop that was started again does not know how far it was, but what was published it had.
+            let told = before.max(core.published()).unwrap_or_default();
+            let listing = match before {
+                None if !core.is_listed() => Listing::First,
+                // A version that is no number says nothing.
+                _ if (1..told).contains(&revision) => Listing::SetBack,
+                _ => Listing::Again,
+            };
             let again = before.is_some() || parts.get(self.namespace.as_deref()).is_some_and(|part| part.listed_before);
             core.tally.relists.fetch_add(u64::from(again), Relaxed);
             let in_no_other = |key: &ObjectKey| parts.leave_out(key);
             let about = self.namespace.as_deref().map_or(About::Those(&in_no_other), About::Namespace);
-            core.replace(about, entries, &unread, reached, first)
+            let is_known = |one: &&Unread| core.store.get(&one.key).is_some_and(|known| one.may_be(known.meta()));
+            let kept: Vec<_> = unread.iter().filter(is_known).map(|one| one.key.clone()).collect();
+            core.replace(about, entries, &kept, reached, listing)
         });
         self.well();
         self.told(revision, &Told::All(&|key, uid| core.fate(key, uid)));
@@ -142,7 +153,7 @@ impl<P: Payload> Sink for Part<P> {
             resource_version = what.revision,
             "an object does not fit its type, and is left out of the cache: the informer's stats say why"
         );
-        self.core.decode_errors.note(what);
+        self.core.decode_errors.note(what.to_string());
     }
 
     fn watching(&self) {

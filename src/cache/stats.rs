@@ -4,7 +4,8 @@
 //! [`InformerReport::largest`] looks at every object's size, which was told when it came.
 
 use super::{InformerState, OwnWrites, Representation};
-use crate::object::ObjectKey;
+use crate::object::{DecodeError, Meta, ObjectKey};
+use hashbrown::HashMap;
 use k8s_openapi::jiff::Timestamp;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
@@ -21,6 +22,9 @@ const WINDOW: Duration = Duration::from_mins(1);
 
 /// How many of the largest objects are told.
 pub(super) const LARGEST: usize = 5;
+
+/// How many objects that readers could not read are remembered.
+const MISFITS: usize = 1024;
 
 /// One informer, for debug pages: made by [`Cache::informers`](super::Cache::informers). It serialises to a page that can be read.
 #[derive(Clone, Debug, Serialize)]
@@ -71,6 +75,9 @@ pub struct InformerStats {
     /// Watches after the first one. Servers end one after some minutes.
     pub watch_restarts: u64,
     /// Objects that did not fit the type, each time one came: it is left out, or stays as it was.
+    ///
+    /// What is kept compact is not looked at when it comes. It counts when it is read by `get` or `list`, which fail then: once, however often, until it changes; where there
+    /// are more than a thousand such objects, some count again. Who decodes what a view shows, or an event tells, has the error, and it does not count.
     pub decode_errors: u64,
     /// The last one, and what to do about it.
     pub last_decode_error: Option<String>,
@@ -89,7 +96,7 @@ pub struct InformerStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HandlerStats {
-    /// Events it has still to be told, one by one.
+    /// Events it has still to be told, one by one; also of what was there when it came. What a resync tells again is counted shortly before it is told.
     pub behind: usize,
     /// Objects of which it was so far behind that their events became one.
     pub pending: usize,
@@ -178,6 +185,38 @@ impl<E: fmt::Display> Trouble<E> {
     }
 }
 
+/// An object that a reader could not read as what it asked for.
+pub(super) struct Misfit {
+    pub(super) error: DecodeError,
+    /// Of the object.
+    version: Option<String>,
+}
+
+impl Misfit {
+    pub(super) fn new(object: Meta<'_>, error: DecodeError) -> Self {
+        Self { error, version: object.resource_version().map(Into::into) }
+    }
+}
+
+/// Those that are known, in which version.
+#[derive(Default)]
+pub(super) struct Misfits(Mutex<HashMap<ObjectKey, Option<String>>>);
+
+impl Misfits {
+    /// Whether it is one more. If there are very many, all are forgotten: memory counts for more than the number.
+    pub(super) fn is_new(&self, Misfit { error, version }: &Misfit) -> bool {
+        let mut known = self.0.lock();
+        if known.get(error.key()) == Some(version) {
+            return false;
+        }
+        if known.len() >= MISFITS {
+            known.clear();
+        }
+        known.insert(error.key().clone(), version.clone());
+        true
+    }
+}
+
 /// As a number.
 #[expect(clippy::ref_option, reason = "serde's signature")]
 fn seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -209,6 +248,22 @@ mod tests {
         assert_eq!((tally.read().events, tally.read().since_last_event), (6000, Some(Duration::from_secs(1))));
         advance(Duration::from_mins(10)).await;
         assert!(rate() < 0.01, "{}", rate());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_one_more_until_it_is_known_as_it_is() {
+        let misfits = Misfits::default();
+        let is_new = |name: &str, version: Option<&str>| {
+            let (kind, key) = ("Deployment".into(), ObjectKey::new("shop", name));
+            let error = DecodeError::OtherType { kind, key };
+            misfits.is_new(&Misfit { error, version: version.map(Into::into) })
+        };
+        let web = [Some("1"), Some("1"), Some("2"), Some("2"), None, None].map(|version| is_new("web", version));
+        assert_eq!(web, [true, false, true, false, true, false]);
+        for number in 0..3 * MISFITS {
+            assert!(is_new(&number.to_string(), None));
+        }
+        assert!(misfits.0.lock().len() <= MISFITS, "not all of them are remembered");
     }
 
     /// Pages are read by people and by scripts: what changes here breaks them.

@@ -6,6 +6,7 @@
 use super::{
     Query,
     erased::{Kept, Seen},
+    stats::Misfit,
     store::{Entry, Slot, Slots as OfType, Snapshot},
 };
 use crate::object::{DecodeError, KubeObject, Meta, ObjectKey, Payload};
@@ -81,7 +82,7 @@ impl<K> View<K> {
 
 impl<K: KubeObject> View<K> {
     /// What the query leaves of what was looked up for it.
-    pub(super) fn narrowed(self, query: &Query<K>, kind: &GroupVersionKind) -> Result<Self, DecodeError> {
+    pub(super) fn narrowed(self, query: &Query<K>, kind: &GroupVersionKind) -> Result<Self, Misfit> {
         let limit = query.limit.unwrap_or(usize::MAX);
         if !query.selects() && !query.sorted && limit >= self.len() {
             return Ok(self);
@@ -91,7 +92,7 @@ impl<K: KubeObject> View<K> {
             if found.len() >= limit && !query.sorted {
                 break;
             }
-            if query.matches(kind, shown)? {
+            if query.matches(kind, shown).map_err(|error| Misfit::new(shown.meta(), error))? {
                 found.push((shown.key(), slot));
             }
         }
@@ -104,7 +105,7 @@ impl<K: KubeObject> View<K> {
     }
 
     /// The same, to be held.
-    pub(super) fn list(self, query: &Query<K>, kind: &GroupVersionKind) -> Result<Vec<Arc<K>>, DecodeError> {
+    pub(super) fn list(self, query: &Query<K>, kind: &GroupVersionKind) -> Result<Vec<Arc<K>>, Misfit> {
         // Only an order has to be found first: an object that is visited once costs half of one that is visited twice.
         let found = query.sorted || !query.selects();
         let view = if query.sorted { self.narrowed(query, kind)? } else { self };
@@ -114,8 +115,9 @@ impl<K: KubeObject> View<K> {
             if all.len() >= limit {
                 break;
             }
-            if found || query.matches(kind, shown)? {
-                all.push(shown.decode()?.into_owned());
+            let misfit = |error| Misfit::new(shown.meta(), error);
+            if found || query.matches(kind, shown).map_err(misfit)? {
+                all.push(shown.decode().map_err(misfit)?.into_owned());
             }
         }
         Ok(all)

@@ -65,11 +65,7 @@ impl<K> Object<K> {
 
     /// The object's metadata.
     pub fn meta(&self) -> Meta<'_> {
-        match &self.body {
-            Body::Typed(object) => object.object_meta(),
-            Body::Compact(object) => object.meta(),
-            Body::Metadata(object) => object.meta(),
-        }
+        self.body.meta()
     }
 
     /// The object's own kind, without decoding it; `None` if it does not say, as one made by [`Object::named`].
@@ -91,6 +87,14 @@ impl<K> Object<K> {
 }
 
 impl Body {
+    pub(crate) fn meta(&self) -> Meta<'_> {
+        match self {
+            Self::Typed(object) => object.object_meta(),
+            Self::Compact(object) => object.meta(),
+            Self::Metadata(object) => object.meta(),
+        }
+    }
+
     pub(crate) fn decode<K: KubeObject>(&self) -> Result<Arc<K>, DecodeError> {
         match self {
             Self::Typed(object) => object.decode(),

@@ -1,6 +1,6 @@
 //! What the cache says of itself: numbers, metrics, and what it does not do.
 
-use super::support::{cache, make, running, until};
+use super::support::{make, running, until};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Resource,
@@ -9,14 +9,14 @@ use kube::{
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     sync::{LazyLock, Mutex},
     time::Duration,
 };
 use steersman::{
-    cache::{CacheMetrics, CacheOptions, Informer, Namespaces, Notice, Query, Select},
+    cache::{CacheError, CacheMetrics, Informer, Namespaces, Notice, Query, Select},
     object::ObjectKey,
     testing::{Embedded, Env, TestServer},
 };
@@ -104,6 +104,35 @@ steersman::env_test! {
         Api::<ConfigMap>::namespaced(client, &namespace).patch("a", &PatchParams::default(), &patch).await?;
         until(|| keys("blue").len() == 1).await;
         assert_eq!(maps.stats().index_errors, 1, "nothing else went wrong");
+        cache.stop().await;
+        Ok(())
+    }
+
+    async fn what_is_kept_compact_and_does_not_fit_is_counted_when_it_is_read_and_once_until_it_changes(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = (env.client()?, env.namespace("misfits").await?);
+        make(&client, &namespace, "a", "green").await;
+        make(&client, &namespace, "b", "red").await;
+        let cache = running(client.clone(), &[&namespace]);
+        let maps = cache.informer_of(Select::<Counted>::new().compact().labels("app"))?;
+        maps.await_synced().await?;
+        let (key, counted) = (ObjectKey::new(&namespace, "a"), || maps.stats().decode_errors);
+        assert_eq!((counted(), maps.stats().last_decode_error), (0, None), "nobody has looked");
+        for _ in 0..3 {
+            assert!(matches!(maps.list(&Query::default()), Err(CacheError::Decode(_))));
+            assert!(matches!(maps.get(&key), Err(CacheError::Decode(_))));
+        }
+        assert_eq!(counted(), 1, "it is one, however often it is read");
+        let error = maps.stats().last_decode_error.expect("it is told");
+        assert!(error.contains(&format!("{namespace}/a")) && error.contains("doors are not green"), "{error}");
+        assert!(maps.get(&ObjectKey::new(&namespace, "b"))?.is_some());
+
+        let api = Api::<ConfigMap>::namespaced(client, &namespace);
+        let patch = async |data: Value| api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": data}))).await;
+        patch(json!({"window": "open"})).await?;
+        until(|| maps.get(&key).is_err() && counted() == 2).await;
+        patch(json!({"door": "blue"})).await?;
+        until(|| maps.list(&Query::default()).is_ok_and(|all| all.len() == 2)).await;
+        assert_eq!(counted(), 2, "nothing else went wrong");
         cache.stop().await;
         Ok(())
     }
@@ -201,20 +230,51 @@ async fn informers_are_on_the_metrics_page_for_as_long_as_they_are_there() {
     assert_eq!(page(&registry), "# EOF\n", "and the cache is not kept alive");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_comes_late_is_behind_by_all_that_is_there() {
+    let server = Embedded::start().expect("it starts");
+    let client = server.client().expect("a client");
+    for number in 0..50 {
+        make(&client, "default", &format!("m{number}"), "blue").await;
+    }
+    let cache = running(client, &["default"]);
+    let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app=blue")).expect("it is new");
+    maps.await_synced().await.expect("it syncs");
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(CacheMetrics::new(&cache)));
+    let behind = || {
+        let behind = maps.stats().handlers.first().map_or(0, |handler| handler.behind);
+        let (text, value) = (page(&registry), format!(" {behind}.0"));
+        let mut lines = text.lines().filter(|line| line.starts_with("steersman_cache_handler_behind{"));
+        assert!(lines.any(|line| line.ends_with(&value)), "{behind} is not in\n{text}");
+        behind
+    };
+    assert_eq!(behind(), 0, "nobody listens");
+    let mut late = maps.events();
+    assert_eq!(behind(), 50);
+    for left in (0..50).rev() {
+        assert!(matches!(late.next().await, Some(Notice::Event(_))));
+        assert_eq!(behind(), left);
+    }
+    assert!(matches!(late.next().await, Some(Notice::InitialDone)));
+    assert_eq!(behind(), 0);
+    cache.stop().await;
+}
+
 /// A page on which a series is twice is refused as a whole.
 #[tokio::test(start_paused = true)]
 async fn no_series_is_there_twice_whatever_the_informers_keep() {
     let server = Embedded::start().expect("it starts");
     let client = server.client().expect("a client");
-    let cache = cache(&client, CacheOptions::default());
+    let cache = running(client, &["default"]);
     // It declares an informer of these namespaces for itself.
     let tenants = Select::<ConfigMap>::new().namespaces(Namespaces::Labelled("tenant".into()));
     let _maps = cache.informer_of(tenants).expect("it is new");
     let _namespaces = cache.informer_of(Select::<Namespace>::new().labels("tenant")).expect("it is new");
     // Declared before anybody knows that they mean the same.
     let nodes = || Select::dynamic(GroupVersionKind::gvk("", "v1", "Node"));
-    let _nodes = [nodes(), nodes().namespaces(Namespaces::Labelled("tenant".into()))]
-        .map(|nodes| cache.informer_of(nodes).expect("nobody knows"));
+    let _nodes =
+        [nodes(), nodes().namespaces(Namespaces::All)].map(|nodes| cache.informer_of(nodes).expect("nobody knows"));
     cache.await_synced().await.expect("they sync");
     let mut registry = Registry::default();
     registry.register_collector(Box::new(CacheMetrics::new(&cache)));

@@ -1,4 +1,5 @@
 mod revisions;
+mod set_back;
 mod unread;
 
 use super::*;
@@ -59,6 +60,7 @@ impl<P: Payload> Scene<P> {
             labels: None,
             fields: None,
             metadata_only: std::any::type_name::<P>().ends_with("MetadataOnly"),
+            doubts: None,
         };
         let part = whole(&core);
         let reflector = Reflector::new(client.clone().into(), place, part, 2);

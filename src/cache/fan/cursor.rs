@@ -4,6 +4,7 @@
 //! nothing of these, what is left of a resync. It takes a few events at a time, so that readers and the writer seldom meet at the lock.
 
 use super::{
+    beside::Beside,
     event::{Event, Item},
     hub::Shared,
     log::Pulled,
@@ -36,6 +37,8 @@ pub(crate) struct Cursor<P> {
     items: VecDeque<Item<P>>,
     initial_done: bool,
     delivered: u64,
+    /// How many those are: the replay, and the items that are events.
+    beside: Beside,
 }
 
 struct Resync<P> {
@@ -60,7 +63,7 @@ enum Refilled {
 }
 
 impl<P> Cursor<P> {
-    pub(super) fn new(shared: Arc<Shared<P>>, number: usize, replay: Entries<P>) -> Self {
+    pub(super) fn new(shared: Arc<Shared<P>>, number: usize, beside: Beside, replay: Entries<P>) -> Self {
         Self {
             shared,
             number,
@@ -69,6 +72,7 @@ impl<P> Cursor<P> {
             items: VecDeque::new(),
             initial_done: false,
             delivered: 0,
+            beside,
         }
     }
 
@@ -118,7 +122,7 @@ impl<P> Cursor<P> {
     #[cfg(test)]
     pub(crate) fn stats(&self) -> HandlerStats {
         let stats = self.shared.log.lock().stats_of_number(self.number);
-        HandlerStats { behind: stats.behind + self.items.len(), delivered: self.delivered, ..stats }
+        HandlerStats { delivered: self.delivered, ..stats }
     }
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<P>>> {
@@ -141,7 +145,10 @@ impl<P> Cursor<P> {
     fn take(&mut self) -> Option<Item<P>> {
         let item = self.items.pop_front()?;
         match item {
-            Item::Event(_) => self.delivered += 1,
+            Item::Event(_) => {
+                self.delivered += 1;
+                self.beside.told();
+            }
             Item::InitialDone => self.initial_done = true,
         }
         Some(item)
@@ -155,6 +162,7 @@ impl<P> Cursor<P> {
             if self.items.len() < BATCH {
                 // Let go of the snapshot.
                 self.replay = None;
+                self.beside.set(self.items.len());
             }
             if !self.items.is_empty() {
                 return Refilled::Something;
@@ -188,6 +196,7 @@ impl<P> Cursor<P> {
                     let fresh = left.filter(|entry| !told.contains(&entry.key)).take(BATCH);
                     let events = fresh.map(|new| Event::Update { old: new.object.clone(), new });
                     self.items.extend(events.map(Item::Event));
+                    self.beside.set(self.items.len());
                     if self.items.len() < BATCH {
                         self.resync = None;
                     }

@@ -5,6 +5,7 @@
 //! moments, and is the only one that reading needs.
 
 use super::{
+    beside::Beside,
     cursor::Cursor,
     event::{Event, Trash},
     log::Log,
@@ -49,18 +50,19 @@ impl<P> Fan<P> {
         write(&mut publisher)
     }
 
-    /// A cursor that tells first what is in the `snapshot`, one by one as it is read, and then what happens from then on.
+    /// A cursor that tells first what is in the `snapshot`, so many, one by one as it is read, and then what happens from then on.
     ///
     /// Before the first sync the snapshot is empty, and the first list comes as events.
-    pub(crate) fn subscribe<I>(&self, snapshot: impl FnOnce() -> I) -> Cursor<P>
+    pub(crate) fn subscribe<I>(&self, snapshot: impl FnOnce() -> (usize, I)) -> Cursor<P>
     where
         I: IntoIterator<Item = Entry<P>, IntoIter: Send + 'static>,
     {
         let gate = self.shared.gate.lock();
-        let replay = snapshot().into_iter();
-        let number = self.shared.log.lock().join();
+        let (objects, replay) = snapshot();
+        let beside = Beside::new(objects);
+        let number = self.shared.log.lock().join(beside.clone());
         drop(gate);
-        Cursor::new(self.shared.clone(), number, Box::new(replay))
+        Cursor::new(self.shared.clone(), number, beside, Box::new(replay.into_iter()))
     }
 
     /// Wake the handlers who sleep through what was [published](Publisher::publish).

@@ -7,6 +7,7 @@
 
 use super::{
     backlog::Backlog,
+    beside::Beside,
     event::{Event, Item, Trash},
     wakes::Wakes,
 };
@@ -41,6 +42,7 @@ pub(super) struct Reader<P> {
     /// Of the task that found nothing.
     waker: Option<Waker>,
     delivered: u64,
+    beside: Beside,
 }
 
 /// What [`Log::pull`] found.
@@ -118,10 +120,10 @@ impl<P> Log<P> {
         self.closed = true;
     }
 
-    /// A reader of all that comes from now on.
-    pub(super) fn join(&mut self) -> usize {
-        let position = self.end();
-        let reader = Reader { position, backlog: Backlog::new(), initial_done: false, waker: None, delivered: 0 };
+    /// A reader of all that comes from now on, and of what it has beside that.
+    pub(super) fn join(&mut self, beside: Beside) -> usize {
+        let (position, backlog) = (self.end(), Backlog::new());
+        let reader = Reader { position, backlog, initial_done: false, waker: None, delivered: 0, beside };
         let number = self.readers.iter().position(Option::is_none).unwrap_or(self.readers.len());
         if number == self.readers.len() {
             self.readers.push(None);
@@ -162,7 +164,7 @@ impl<P> Log<P> {
         let Some(reader) = &mut readers[number] else { return Pulled::Ended };
         *waker = reader.waker.take();
         *sleeping -= usize::from(waker.is_some());
-        let before = items.len();
+        let (before, mut events) = (items.len(), 0);
         while items.len() - before < most {
             let next = reader.backlog.first().unwrap_or(reader.position);
             if !reader.initial_done && synced.is_some_and(|synced| next >= synced) {
@@ -183,7 +185,9 @@ impl<P> Log<P> {
             });
             let Some(event) = event else { break };
             items.push_back(Item::Event(event));
+            events += 1;
         }
+        reader.beside.add(events);
         match items.len() - before {
             0 if self.closed => Pulled::Ended,
             0 => Pulled::Nothing,
@@ -224,7 +228,7 @@ impl<P> Log<P> {
 
     fn stats_of(&self, reader: &Reader<P>) -> HandlerStats {
         HandlerStats {
-            behind: (self.end() - reader.position) as usize,
+            behind: (self.end() - reader.position) as usize + reader.beside.get(),
             pending: reader.backlog.len(),
             delivered: reader.delivered,
             coalesced: reader.backlog.coalesced(),

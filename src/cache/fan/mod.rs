@@ -32,6 +32,7 @@
 //! object there that was created and deleted while its handler lagged, is told neither.
 
 mod backlog;
+mod beside;
 mod cursor;
 mod event;
 mod hub;

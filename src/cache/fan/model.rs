@@ -3,6 +3,8 @@
 
 #[path = "backlog.rs"]
 mod backlog;
+#[path = "beside.rs"]
+mod beside;
 #[path = "cursor.rs"]
 mod cursor;
 #[path = "event.rs"]
@@ -81,7 +83,7 @@ impl World {
     }
 
     fn subscribe(&self) -> Cursor<u32> {
-        self.fan.subscribe(|| self.entries())
+        self.fan.subscribe(|| self.counted())
     }
 
     fn entries(&self) -> Vec<Entry<u32>> {

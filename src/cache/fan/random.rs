@@ -131,11 +131,16 @@ proptest! {
             }
         }
         for mut handler in handlers {
+            let (was, aside) = (handler.cursor.stats(), handler.aside);
             handler.read(usize::MAX);
             prop_assert_eq!(handler.cursor.is_initial_done(), synced);
             prop_assert_eq!(handler.knows(), world.state());
             let HandlerStats { behind, pending, delivered, coalesced } = handler.cursor.stats();
             prop_assert_eq!((behind, pending), (0, 0));
+            // Of what is pending one or two; of a resync also what was not counted yet.
+            let (told, least) = (delivered - was.delivered, (was.behind + was.pending) as u64);
+            let most = least + was.pending as u64 + handler.aside - aside;
+            prop_assert!((least..=most).contains(&told), "{told} told of {was:?}");
             prop_assert_eq!(delivered - handler.aside + coalesced, published - handler.before, "every event is told or coalesced");
         }
         prop_assert_eq!((world.fan.len(), world.fan.stats().len()), (0, 0));

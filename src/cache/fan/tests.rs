@@ -1,3 +1,5 @@
+mod behind;
+
 use super::*;
 use crate::{
     cache::store::{About, Entry, Store},
@@ -78,7 +80,7 @@ impl World {
     }
 
     pub(super) fn subscribe(&self) -> Cursor<u32> {
-        self.fan.subscribe(|| self.entries())
+        self.fan.subscribe(|| self.counted())
     }
 
     pub(super) fn state(&self) -> BTreeMap<ObjectKey, u32> {
@@ -237,10 +239,11 @@ fn the_state_is_replayed_as_it_is_read() {
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = taken.clone();
     let mut cursor = fan.subscribe(move || {
-        (0..10_000).map(move |number| {
+        let all = (0..10_000).map(move |number| {
             counted.fetch_add(1, SeqCst);
             entry(number as u8, number)
-        })
+        });
+        (10_000, all)
     });
     assert_eq!(taken.load(SeqCst), 0);
     assert!(cursor.try_next().is_some());
@@ -387,7 +390,7 @@ impl Drop for Nosy {
     fn drop(&mut self) {
         if let Some(fan) = self.0.upgrade() {
             fan.write(|_| ());
-            drop(fan.subscribe(|| []));
+            drop(fan.subscribe(|| (0, [])));
         }
     }
 }
@@ -401,7 +404,7 @@ fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
     let fan = Arc::new(Fan::with_capacity(2));
     let nosy = || Arc::new(Nosy(Arc::downgrade(&fan)));
     let object = |number| Entry::new(key(number), nosy(), 0);
-    let mut cursor = fan.subscribe(|| []);
+    let mut cursor = fan.subscribe(|| (0, []));
     let waker = nosy().into();
     assert!(pin!(cursor.next()).poll(&mut Context::from_waker(&waker)).is_pending());
     drop(waker);

@@ -61,6 +61,7 @@ impl Informing for Meanwhile {
     fn subscribe(self: Arc<Self>) -> Box<dyn Feed> { unreachable!() }
     fn conditions(&self) -> watch::Receiver<Condition> { unreachable!() }
     fn set_condition(&self, _: Condition) { unreachable!() }
+    fn misfit(&self, _: &Misfit) { unreachable!() }
     fn stats(&self) -> InformerStats { unreachable!() }
     fn largest(&self) -> Vec<ObjectSize> { unreachable!() }
     fn largest_bytes(&self) -> Option<u64> { unreachable!() }
@@ -68,7 +69,8 @@ impl Informing for Meanwhile {
     fn ended(self: Arc<Self>) -> BoxFuture<()> { unreachable!() }
     fn clear(&self) { unreachable!() }
     fn end(&self) { unreachable!() }
-    fn fate(&self, _: &ObjectKey, _: &str) -> Fate { unreachable!() }
+    fn decoder(&self) -> &Decoder { unreachable!() }
+    fn fate(&self, _: &ObjectKey, _: Option<&str>) -> Fate { unreachable!() }
     fn begin(&self) { unreachable!() }
     fn join(self: Arc<Self>, _: &Link, _: Option<String>, _: Place, _: u32) -> BoxFuture<crate::cache::reflect::Failure> { unreachable!() }
     fn leave(&self, _: &str) { unreachable!() }
