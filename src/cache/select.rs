@@ -134,7 +134,8 @@ impl<K: KubeObject> Select<K> {
         self
     }
 
-    /// In these namespaces instead of the cache's. A kind that has none can only be selected as a whole.
+    /// In these namespaces instead of the cache's. A kind that has none can only be selected as a whole: anything else is an error, or, of a kind that is named at run
+    /// time, keeps its informer [`Degraded`](super::InformerState::Degraded) once the server has said so.
     pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
         self.said.namespaces = Some(namespaces);
         self
@@ -194,6 +195,10 @@ impl<K: KubeObject> Select<K> {
     ///
     /// Typed objects and metadata are changed in place. Compact ones are decoded, changed and written again, each time one comes: that costs what decoding
     /// all of them does, and what the type does not know is dropped too. A [`Metadata`] kind leaves bodies as they came.
+    ///
+    /// An object that is read here is not the one that the server has. Who writes it back with [`update`](crate::client::Client::update), or a list of it with
+    /// [`patch_from`](crate::client::Client::patch_from), takes away on the server what was dropped here: read it with `client.live()` for that.
+    /// [`create_or_patch`](crate::client::Client::create_or_patch) and [`create_or_update`](crate::client::Client::create_or_update) do so themselves.
     ///
     /// An informer has one transform, or one for each [namespace](super::InNamespace::transform): who declares it with another one, which is one that is not a
     /// clone of it, gets an error; who says none joins.
