@@ -115,9 +115,14 @@ impl Entries {
         self.parts.get_mut(part).map(|part| &mut part.reached)
     }
 
-    /// Where a part is, if it was listed; nothing if there is none.
-    pub(super) fn reached(&self, part: &str) -> Option<Option<u64>> {
-        self.parts.get(part).map(|part| part.reached)
+    /// Whether there is one that an object would come from.
+    pub(super) fn has_part_of(&self, key: &ObjectKey) -> bool {
+        self.parts.contains_key(self.part_of(key))
+    }
+
+    /// Where it is, if it was listed.
+    pub(super) fn reached(&self, key: &ObjectKey) -> Option<u64> {
+        self.parts.get(self.part_of(key))?.reached
     }
 
     /// The part that an object would come from.

@@ -201,13 +201,15 @@ impl State {
     /// will be told that it leaves.
     pub(super) fn wrote(&mut self, writer: Writer, version: Version<'_>, fates: Fates<'_>, now: Instant) {
         let Version { key, revision, selected } = version;
-        let Some(reached) = self.entries.reached(self.entries.part_of(key)) else { return };
+        if !self.entries.has_part_of(key) {
+            return;
+        }
         let is_known = || self.entries.of(key).next().is_some() || fates(key, None) != Fate::Gone;
         if selected != Some(true) && !is_known() {
             return;
         }
         self.stats.writes += 1;
-        if Some(revision) <= reached {
+        if Some(revision) <= self.entries.reached(key) {
             self.stats.last_lag = Duration::ZERO;
             return;
         }
@@ -237,7 +239,7 @@ impl State {
         now: Instant,
     ) {
         let Some(Announced { key, gone, listed }) = self.announced.remove(&id) else { return };
-        if self.entries.reached(self.entries.part_of(&key)).is_none() {
+        if !self.entries.has_part_of(&key) {
             return;
         }
         let told = gone.iter().any(|gone| gone.as_deref().is_none_or(|gone| gone == uid));
@@ -257,8 +259,11 @@ impl State {
     /// A write that was not announced has deleted an object, or, if that is enough, marked it: as one of many, or with its last finalizer.
     pub(super) fn removed(&mut self, writer: Writer, removed: &Removed<'_>, fates: Fates<'_>, now: Instant) {
         let Removed { key, uid, or_deleting, since } = *removed;
-        let Some(reached) = self.entries.reached(self.entries.part_of(key)) else { return };
+        if !self.entries.has_part_of(key) {
+            return;
+        }
         self.stats.writes += 1;
+        let reached = self.entries.reached(key);
         let after = self.entries.expected(key).max(since.filter(|since| Some(*since) > reached));
         let is_shown = match fates(key, Some(uid)) {
             Fate::There => false,
