@@ -108,8 +108,8 @@ impl<P: Payload> Sink for Part<P> {
             1
         });
         let meta = object.meta();
-        let marked = meta.uid().filter(|_| meta.is_deleting());
-        self.told(revision, &marked.map_or(Told::Other, |uid| Told::Deleting(&key, uid)));
+        let there = |uid| Told::There { key: &key, uid, deleting: meta.is_deleting() };
+        self.told(revision, &meta.uid().map_or(Told::Other, there));
     }
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {

@@ -1,6 +1,6 @@
 //! The writes that are not shown yet: by key, and by what their part has to reach.
 //!
-//! What holds: an entry that wants a revision is under it in the part that its object would come from, and every entry of a key is under that key. There are
+//! What holds: an entry that wants a revision is under it in the part that its object would come from, as is a deletion that is after a pending version, and every entry of a key is under that key. There are
 //! no more than [`MOST`], but for those that somebody waits for. What is written beyond that is not told apart any more: it becomes one entry for its part, which
 //! is for everybody and everything there. So whoever asks waits for too much and never for too little. A delete beyond that, whose revision nobody knows, is not waited for.
 
@@ -47,11 +47,15 @@ pub(super) enum Wants {
     Revision(u64),
     /// The same of a version that the informer's selectors leave out: it is not told of it, but only of when the object left, which may be before.
     Left(u64),
-    /// No object with this uid; or, for some, one that is marked. A list before `after` does not have it yet.
+    /// The object with this uid is not in the store, or is being deleted if `or_deleting`.
     Gone {
         uid: String,
         or_deleting: bool,
+        /// Revision of the last write before the deletion that the informer has still to be told of. 0 if there is
+        /// none. Until the informer reaches it, an absent object may come back.
         after: u64,
+        /// The informer was told that the object is gone, and not that it came back.
+        told: bool,
     },
 }
 
@@ -63,6 +67,14 @@ impl Wants {
         }
     }
 
+    /// Returns the revision that the informer has to reach before the write can be shown.
+    fn reached_at(&self) -> Option<u64> {
+        match self {
+            Self::Revision(revision) | Self::Left(revision) => Some(*revision),
+            Self::Gone { after, .. } => Some(*after).filter(|after| *after > 0),
+        }
+    }
+
     /// Whether who shows the newer one, of the same key, shows this one, too.
     fn is_contained_in(&self, newer: &Self) -> bool {
         match (self, newer) {
@@ -71,8 +83,8 @@ impl Wants {
             // Only if another version was written since: a list that has that one cannot have the object that was deleted before it. Of one that is from an unknown
             // time nothing is known but that the newer object is not in it, and it may be too old for that.
             (
-                Self::Gone { uid, or_deleting, after },
-                Self::Gone { uid: newer, or_deleting: newer_or, after: since },
+                Self::Gone { uid, or_deleting, after, .. },
+                Self::Gone { uid: newer, or_deleting: newer_or, after: since, .. },
             ) => after < since && (uid != newer || or_deleting >= newer_or),
             _ => false,
         }
@@ -135,10 +147,21 @@ impl Entries {
         self.part_of(key).is_empty()
     }
 
-    /// The entries that a part shows which is at this revision.
-    pub(super) fn up_to(&self, part: &str, revision: u64) -> Vec<Id> {
-        let revisions = self.parts.get(part).map(|part| part.revisions.range(..=(revision, Id::MAX)));
-        revisions.into_iter().flatten().map(|(_, id)| *id).collect()
+    /// Moves a part to this revision, and returns the entries that it shows there.
+    ///
+    /// A deletion is among them if the informer was told of it. Otherwise it waits for that alone from now on.
+    pub(super) fn reach(&mut self, part: &str, revision: u64) -> Vec<Id> {
+        let Some(part) = self.parts.get_mut(part) else { return Vec::new() };
+        let mut reached: Vec<_> = part.revisions.range(..=(revision, Id::MAX)).copied().collect();
+        reached.retain(|(at, id)| match self.all.get_mut(id).map(|entry| &mut entry.wants) {
+            Some(Wants::Gone { after, told: false, .. }) => {
+                *after = 0;
+                part.revisions.remove(&(*at, *id));
+                false
+            }
+            _ => true,
+        });
+        reached.into_iter().map(|(_, id)| id).collect()
     }
 
     pub(super) fn of_part(&self, part: &str) -> Vec<Id> {
@@ -180,11 +203,20 @@ impl Entries {
         self.all.get_mut(&id)
     }
 
-    /// The last version of this object, if it is still to come, and the informer is told of it.
-    pub(super) fn expected(&self, key: &ObjectKey) -> Option<u64> {
+    /// Returns whether the informer will have the object after all pending writes: the last one is inside its selectors.
+    pub(super) fn will_have(&self, key: &ObjectKey) -> bool {
         let versions = self.of(key).filter_map(|(_, entry)| Some((entry.wants.revision()?, &entry.wants)));
-        let (revision, wants) = versions.max_by_key(|(revision, _)| *revision)?;
-        matches!(wants, Wants::Revision(_)).then_some(revision)
+        let last = versions.max_by_key(|(revision, _)| *revision);
+        last.is_some_and(|(_, wants)| matches!(wants, Wants::Revision(_)))
+    }
+
+    /// Returns the last version of this object that the informer has still to be told of.
+    pub(super) fn expected(&self, key: &ObjectKey) -> Option<u64> {
+        let versions = self.of(key).filter_map(|(_, entry)| match entry.wants {
+            Wants::Revision(revision) => Some(revision),
+            Wants::Left(_) | Wants::Gone { .. } => None,
+        });
+        versions.max()
     }
 
     /// Whether the informer is still to be told of a version between those.
@@ -233,7 +265,7 @@ impl Entries {
     fn add(&mut self, entry: Entry) -> Id {
         let id = self.id();
         let part = self.part_of(&entry.key);
-        if let Some((revision, part)) = entry.wants.revision().zip(self.parts.get_mut(part)) {
+        if let Some((revision, part)) = entry.wants.reached_at().zip(self.parts.get_mut(part)) {
             part.revisions.insert((revision, id));
         }
         self.all.insert(id, entry);
@@ -243,7 +275,7 @@ impl Entries {
     pub(super) fn take(&mut self, id: Id) -> Option<Entry> {
         let entry = self.all.remove(&id)?;
         let part = self.part_of(&entry.key);
-        if let Some((revision, part)) = entry.wants.revision().zip(self.parts.get_mut(part)) {
+        if let Some((revision, part)) = entry.wants.reached_at().zip(self.parts.get_mut(part)) {
             part.revisions.remove(&(revision, id));
             part.crowd = part.crowd.filter(|crowd| *crowd != id);
         }

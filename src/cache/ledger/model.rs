@@ -46,7 +46,7 @@ impl World {
 
     fn put(&self, uid: &'static str, revision: u64) {
         *self.store.lock() = Some((uid, revision));
-        self.ledger.told(None, revision, &Told::Other, || ());
+        self.ledger.told(None, revision, &Told::There { key: &self.key, uid, deleting: false }, || ());
     }
 
     fn delete(&self, uid: &str, revision: u64) {
@@ -125,6 +125,27 @@ fn soak_a_delete_is_shown_whether_its_event_or_its_answer_comes_first() {
         });
         let writer = Writer::of(&world.client);
         deleting.deleted(&writer, "u", true, &|_, uid| world.fate(uid));
+        assert_eq!(world.read(), None);
+        join([informer]);
+        assert!(world.is_empty());
+    });
+}
+
+#[test]
+fn soak_a_delete_of_an_object_that_left_the_selectors_and_came_back_is_shown() {
+    check(|| {
+        let world = World::new();
+        world.put("u", 1);
+        world.wrote_so(2, Some(false));
+        let deleting = world.ledger.deleting(&world.key);
+        let informer = world.spawn(|world| {
+            world.delete("u", 2);
+            world.put("u", 3);
+            world.delete("u", 4);
+        });
+        world.wrote(3);
+        let writer = Writer::of(&world.client);
+        deleting.deleted(&writer, "u", false, &|_, uid| world.fate(uid));
         assert_eq!(world.read(), None);
         join([informer]);
         assert!(world.is_empty());

@@ -57,10 +57,10 @@ pub(crate) struct Version<'a> {
 
 /// What the informer was told, and shows.
 pub(crate) enum Told<'a> {
-    /// Nothing that concerns a deletion.
+    /// A revision and nothing else.
     Other,
-    /// It was marked.
-    Deleting(&'a ObjectKey, &'a str),
+    /// The object with this uid is in the store.
+    There { key: &'a ObjectKey, uid: &'a str, deleting: bool },
     /// It is gone. Without a uid if it could not be read.
     Gone(&'a ObjectKey, Option<&'a str>),
     /// Everything anew.
@@ -131,8 +131,10 @@ impl State {
             return Vec::new();
         }
         let now = now();
-        let mut wakers = self.shown(self.entries.up_to(part, revision), now);
-        wakers.extend(self.shown(self.gone(part, revision, told), now));
+        let gone = self.gone(part, told);
+        let mut wakers = self.shown(gone, now);
+        let reached = self.entries.reach(part, revision);
+        wakers.extend(self.shown(reached, now));
         if before <= Some(revision) {
             wakers.extend(self.shown(self.left(part, revision, told), now));
         }
@@ -146,7 +148,7 @@ impl State {
             match told {
                 Told::Gone(key, uid) if announced.key == **key => announced.gone.push(uid.map(Into::into)),
                 Told::All(_) if entries.part_of(&announced.key) == part => announced.listed = true,
-                Told::Other | Told::Deleting(..) | Told::Gone(..) | Told::All(_) => {}
+                Told::Other | Told::There { .. } | Told::Gone(..) | Told::All(_) => {}
             }
         }
     }
@@ -154,29 +156,43 @@ impl State {
     /// What may be shown by this.
     fn candidates(&self, part: &str, told: &Told<'_>) -> Vec<Id> {
         match told {
-            Told::Deleting(key, _) | Told::Gone(key, _) => self.entries.of(key).map(|(id, _)| id).collect(),
+            Told::There { key, .. } | Told::Gone(key, _) => self.entries.of(key).map(|(id, _)| id).collect(),
             Told::All(_) => self.entries.of_part(part),
             Told::Other => Vec::new(),
         }
     }
 
-    /// The deletions that this shows.
-    fn gone(&self, part: &str, revision: u64, told: &Told<'_>) -> Vec<Id> {
-        let is_shown = |entry: &Entry| {
-            let Wants::Gone { uid, or_deleting, after } = &entry.wants else { return false };
-            match told {
-                Told::Other => false,
-                Told::Deleting(_, it) => *or_deleting && uid == it,
-                Told::Gone(_, it) => it.is_none_or(|it| uid == it),
-                Told::All(fates) => match fates(&entry.key, Some(uid)) {
-                    Fate::There => false,
-                    Fate::Deleting => *or_deleting,
-                    Fate::Gone => revision >= *after,
-                },
-            }
-        };
+    /// Notes in the deletions what the informer was told of their objects, and returns those that this shows.
+    ///
+    /// An object that the informer's selectors let in again after it left is told gone before it is deleted. So a
+    /// deletion that is after a version which the informer has not reached is not shown yet.
+    fn gone(&mut self, part: &str, told: &Told<'_>) -> Vec<Id> {
         let mut shown = self.candidates(part, told);
-        shown.retain(|id| self.entries.get(*id).is_some_and(is_shown));
+        shown.retain(|id| {
+            let Some(Entry { key, wants: Wants::Gone { uid, or_deleting, after, told: was_told }, .. }) =
+                self.entries.get_mut(*id)
+            else {
+                return false;
+            };
+            let fate = match told {
+                Told::There { uid: it, deleting, .. } if it == uid => {
+                    if *deleting {
+                        Fate::Deleting
+                    } else {
+                        Fate::There
+                    }
+                }
+                Told::Gone(_, it) if it.is_none_or(|it| it == uid) => Fate::Gone,
+                Told::All(fates) => fates(key, Some(uid)),
+                Told::Other | Told::There { .. } | Told::Gone(..) => return false,
+            };
+            *was_told = fate == Fate::Gone;
+            match fate {
+                Fate::There => false,
+                Fate::Deleting => *or_deleting,
+                Fate::Gone => *after == 0,
+            }
+        });
         shown
     }
 
@@ -186,7 +202,7 @@ impl State {
         let is_shown = |entry: &Entry| {
             let Wants::Left(at) = entry.wants else { return false };
             let has_left = match told {
-                Told::Other | Told::Deleting(..) => false,
+                Told::Other | Told::There { .. } => false,
                 Told::Gone(..) => true,
                 Told::All(fates) => fates(&entry.key, None) == Fate::Gone,
             };
@@ -244,15 +260,16 @@ impl State {
         }
         let told = gone.iter().any(|gone| gone.as_deref().is_none_or(|gone| gone == uid));
         let (after, is_gone) = (self.entries.expected(&key), fates(&key, Some(uid)) == Fate::Gone);
-        if !selects_all && !told && after.is_none() && is_gone {
+        if !selects_all && !told && !self.entries.will_have(&key) && is_gone {
             return;
         }
         self.stats.writes += 1;
-        if told || listed && after.is_none() && is_gone {
+        let told = (told || listed) && is_gone;
+        if told && after.is_none() {
             self.stats.last_lag = Duration::ZERO;
         } else {
             let (uid, after) = (uid.to_owned(), after.unwrap_or_default());
-            self.entries.insert(&key, Wants::Gone { uid, or_deleting: false, after }, writer, now);
+            self.entries.insert(&key, Wants::Gone { uid, or_deleting: false, after, told }, writer, now);
         }
     }
 
@@ -264,18 +281,19 @@ impl State {
         }
         self.stats.writes += 1;
         let reached = self.entries.reached(key);
-        let after = self.entries.expected(key).max(since.filter(|since| Some(*since) > reached));
+        let since = since.filter(|since| Some(*since) > reached);
         let is_shown = match fates(key, Some(uid)) {
             Fate::There => false,
             Fate::Deleting => or_deleting,
             // Or it has not come yet, and that much is known.
-            Fate::Gone => after.is_none(),
+            Fate::Gone => since.is_none() && !self.entries.will_have(key),
         };
+        let after = self.entries.expected(key).max(since);
         if is_shown {
             self.stats.last_lag = Duration::ZERO;
         } else {
             let (uid, after) = (uid.to_owned(), after.unwrap_or_default());
-            self.entries.insert(key, Wants::Gone { uid, or_deleting, after }, writer, now);
+            self.entries.insert(key, Wants::Gone { uid, or_deleting, after, told: false }, writer, now);
         }
     }
 

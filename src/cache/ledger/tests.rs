@@ -130,7 +130,7 @@ fn a_delete_is_shown_when_this_very_object_is_gone() {
     };
     delete("u", true);
     scene.ledger.told(None, 20, &Told::Other, || ());
-    scene.ledger.told(None, 21, &Told::Deleting(&key("x"), "u"), || ());
+    scene.ledger.told(None, 21, &Told::There { key: &key("x"), uid: "u", deleting: true }, || ());
     scene.ledger.told(None, 22, &Told::Gone(&key("x"), Some("other")), || ());
     assert!(scene.waits(Wanted::Key(&key("x"))));
     scene.ledger.told(None, 23, &Told::Gone(&key("x"), Some("u")), || ());
@@ -202,7 +202,7 @@ fn objects_of_a_collection_are_shown_gone_or_marked() {
         remove(name, true, None, &there);
     }
     remove("left out", true, None, &|_, _| Fate::Gone);
-    scene.ledger.told(None, 1, &Told::Deleting(&key("x"), "x"), || ());
+    scene.ledger.told(None, 1, &Told::There { key: &key("x"), uid: "x", deleting: true }, || ());
     assert!(!scene.waits(Wanted::Key(&key("x"))) && scene.waits(Wanted::Key(&key("y"))));
     scene.ledger.told(None, 2, &Told::All(&|_, _| Fate::Deleting), || ());
     assert!(!scene.waits(Wanted::All));
@@ -324,6 +324,60 @@ fn a_delete_of_what_has_left_is_not_waited_for() {
     scene.ledger.told(None, 8, &Told::Other, || ());
     assert!(scene.waits(Wanted::Key(x)));
     scene.ledger.told(None, 9, &Told::Gone(x, Some("three")), || ());
+    assert_eq!(scene.ledger.stats().pending, 0);
+}
+
+#[test]
+fn a_delete_is_not_shown_while_the_informer_expects_a_version_before_it() {
+    let x = &key("x");
+    let there = Told::There { key: x, uid: "u", deleting: false };
+    let gone = Told::Gone(x, Some("u"));
+    // The object leaves the selectors at 2, comes back at 3, and is deleted at 4.
+    let write = |scene: &Scene| {
+        scene.ledger.told(None, 1, &there, || ());
+        scene.wrote_so(x, 2, Some(false), Fate::There);
+        scene.wrote_so(x, 3, Some(true), Fate::There);
+    };
+    let delete = |scene: &Scene, deleting: Deleting, fate: Fate| {
+        deleting.deleted(&Writer::of(&scene.client), "u", false, &|_, _| fate);
+    };
+
+    let scene = Scene::new(&[None]);
+    write(&scene);
+    delete(&scene, scene.ledger.deleting(x), Fate::There);
+    scene.ledger.told(None, 2, &gone, || ());
+    scene.ledger.told(None, 3, &there, || ());
+    assert!(scene.waits(Wanted::Key(x)), "the store shows the deleted object");
+    scene.ledger.told(None, 4, &gone, || ());
+    assert_eq!(scene.ledger.stats().pending, 0);
+
+    // The informer is told of the first two before the delete is answered.
+    for told in [2, 3] {
+        let scene = Scene::new(&[None]);
+        write(&scene);
+        let deleting = scene.ledger.deleting(x);
+        scene.ledger.told(None, 2, &gone, || ());
+        if told == 3 {
+            scene.ledger.told(None, 3, &there, || ());
+        }
+        delete(&scene, deleting, if told == 3 { Fate::There } else { Fate::Gone });
+        scene.ledger.told(None, 3, &there, || ());
+        assert!(scene.waits(Wanted::Key(x)), "told up to {told} before the answer");
+        scene.ledger.told(None, 4, &gone, || ());
+        assert_eq!(scene.ledger.stats().pending, 0);
+    }
+}
+
+#[test]
+fn a_delete_is_shown_once_the_expected_version_turns_out_to_be_of_another_object() {
+    let (scene, x) = (Scene::new(&[None]), &key("x"));
+    let deleting = scene.ledger.deleting(x);
+    // Deleted at 4 and created again at 5. The answer to the create overtakes that to the delete.
+    scene.wrote(x, 5);
+    deleting.deleted(&Writer::of(&scene.client), "old", true, &|_, _| Fate::There);
+    scene.ledger.told(None, 4, &Told::Gone(x, Some("old")), || ());
+    assert!(scene.waits(Wanted::Key(x)));
+    scene.ledger.told(None, 5, &Told::There { key: x, uid: "new", deleting: false }, || ());
     assert_eq!(scene.ledger.stats().pending, 0);
 }
 

@@ -263,7 +263,7 @@ impl World {
             Told::Gone(key, Some(&uid))
         } else {
             self.store.insert(key.clone(), *version);
-            if version.marked { Told::Deleting(key, &uid) } else { Told::Other }
+            Told::There { key, uid: &uid, deleting: version.marked }
         };
         self.scene.ledger.told(Some(NAMESPACES[part]), version.revision, &told, || ());
     }
@@ -317,4 +317,20 @@ proptest! {
             world.check();
         }
     }
+}
+
+/// Found by the test above: an object leaves the selectors, comes back, and is deleted before the informer hears of any
+/// of it. The first event says that the object is gone, and the next one brings it back.
+#[test]
+fn a_read_does_not_show_a_deleted_object_that_had_left_the_selectors_before() {
+    let write = |inside| Step::Write { object: 1, ours: true, mark: false, inside };
+    let (answer, event) = (Step::Answer { namespace: 1 }, Step::Event { part: 1 });
+    let (delete, read) = (Step::Delete { object: 1, ours: true }, Step::ReadOne { object: 1 });
+    let mut world = World::new(true);
+    let before = [write(true), event, write(false), write(true), answer, answer, delete, answer, answer];
+    for step in before.into_iter().chain([read, event, read, event, read, event]) {
+        world.step(step);
+        world.check();
+    }
+    assert!(world.reads.is_empty(), "every read is served once the deletion is told");
 }
