@@ -7,7 +7,7 @@ use super::{Client, Discovered, Result, Verb};
 use crate::{
     cache::{
         Cache, Informer,
-        ledger::{Announced, Token, Wanted},
+        ledger::{Announced, Reads, Token, Wanted},
     },
     object::ObjectKey,
 };
@@ -22,6 +22,9 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 ///
 /// A read of one object is about the writes of that object, a list about those of its kind, in its namespace if it has one; both about writes whose answer was
 /// in when the read began, and no later ones. Writes never wait. What the cache's selectors leave out is not waited for.
+///
+/// In a reconcile, a read by default waits only for what that reconcile wrote, through any client with the cache. It does not wait for what a task wrote that the
+/// reconcile spawned, nor for other reconciles.
 ///
 /// When the cache has ended, or the informer was removed, nothing more is shown: a read that is to show own writes is
 /// [`Ended`](crate::cache::CacheError::Ended) or [`Removed`](crate::cache::CacheError::Removed) then, and `client.live()` the way. With
@@ -45,25 +48,15 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// In a reconcile, as the [controller](crate::controller::Options::consistency) says: by default it reads what is there, and the next run of the
-    /// request is held back until the cache has caught up. Elsewhere as [`Block`](Self::Block) of 5 s. The default.
+    /// In a reconcile, the policy of the [controller](crate::controller::Options::consistency). By default, a read waits for what the same reconcile wrote,
+    /// at most 5 s, and for nothing else. The next reconcile of the request starts once the cache has caught up. Outside of a reconcile,
+    /// [`Block`](Self::Block) of 5 s. This is the default.
     #[default]
     Defer,
     /// Wait, at most this long; then it is [`Behind`](crate::cache::CacheError::Behind).
     Block(Duration),
     /// Read what is there.
     Ignore,
-}
-
-impl Consistency {
-    /// How long a read waits here.
-    fn bound(self) -> Option<Duration> {
-        match self {
-            Self::Defer => Token::current().map_or(Some(BOUND), |reconcile| reconcile.reads_wait()),
-            Self::Block(bound) => Some(bound),
-            Self::Ignore => None,
-        }
-    }
 }
 
 impl Client {
@@ -88,15 +81,37 @@ impl Client {
         Ok(cache.caught_up(&token, bound).await?)
     }
 
+    /// Returns the token whose writes a read from this cache waits for here, and for how long at most.
+    fn awaited(&self, cache: &Cache) -> Option<(Token, Duration)> {
+        let of_client = |bound| Some((self.0.family.token.clone(), bound));
+        match self.0.settings.consistency {
+            Consistency::Ignore => None,
+            Consistency::Block(bound) => of_client(bound),
+            Consistency::Defer => {
+                let Some(reconcile) = Token::current() else { return of_client(BOUND) };
+                match reconcile.reads() {
+                    Reads::DoNotWait => None,
+                    Reads::OfClient(bound) => of_client(bound),
+                    Reads::OfReconcile(bound) => reconcile.has_written(cache).then_some((reconcile, bound)),
+                }
+            }
+        }
+    }
+
     /// Before a read of one object, or of all in a namespace, or of all.
-    pub(super) async fn show_own_writes<K>(&self, informer: &Informer<K>, key: &ObjectKey) -> Result<()> {
-        let Some(bound) = self.0.settings.consistency.bound() else { return Ok(()) };
+    pub(super) async fn show_own_writes<K>(
+        &self,
+        cache: &Cache,
+        informer: &Informer<K>,
+        key: &ObjectKey,
+    ) -> Result<()> {
+        let Some((token, bound)) = self.awaited(cache) else { return Ok(()) };
         let wanted = match key.namespace() {
             _ if !key.name().is_empty() => Wanted::Key(key),
             Some(namespace) => Wanted::Namespace(namespace),
             None => Wanted::All,
         };
-        if let Some(pending) = informer.own_writes(&self.0.family.token, wanted) {
+        if let Some(pending) = informer.own_writes(&token, wanted) {
             pending.within(&informer.gvk().kind, bound).await?;
         }
         // One that has ended keeps no account of writes: it cannot know what it lacks.
@@ -151,46 +166,119 @@ impl OwnWrite<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::CacheOptions;
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use crate::cache::{CacheError, CacheOptions, Query};
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use serde_json::json;
     use std::future::pending;
     use steersman_apiserver::{ApiServer, Fault, Options};
-    use tokio::time::Instant;
+    use tokio::{task::JoinHandle, time::Instant};
+
+    const LAG: Duration = Duration::from_secs(3);
 
     fn map(name: &str) -> ConfigMap {
         serde_json::from_value(json!({"metadata": {"namespace": "default", "name": name}})).expect("a config map")
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn in_a_reconcile_reads_do_not_wait_and_what_it_wrote_can_be_waited_for() {
-        let server = ApiServer::new(Options::default()).expect("a server without data starts");
-        // The first watch tells that there is nothing, and breaks; the next one takes a while.
-        server.faults().add(Fault::on("watch configmaps").drop_watch_after(1).times(1));
-        server.faults().add(Fault::on("watch configmaps").delay(Duration::from_secs(3)));
-        let kube = kube_client::Client::new(server.service(), "default");
-        let cache = Cache::new(kube.clone(), CacheOptions::default()).expect("a cache");
-        let running = tokio::spawn(cache.clone().run_until(pending()));
-        let maps = cache.informer::<ConfigMap>().expect("it is new");
-        maps.await_synced().await.expect("it syncs");
+    fn all<K: 'static>() -> Query<K> {
+        Query::default()
+    }
 
-        let client = Client::new(kube).expect("a client").with_cache(cache.clone());
+    struct Fixture {
+        _server: ApiServer,
+        cache: Cache,
+        client: Client,
+        running: JoinHandle<Result<(), CacheError>>,
+    }
+
+    impl Fixture {
+        /// A synced cache that hears of changes to config maps after `lag`.
+        async fn new(lag: Duration) -> Self {
+            let server = ApiServer::new(Options::default()).expect("a server without data starts");
+            // The first watch reports that there is nothing, and breaks. The next one is answered late.
+            server.faults().add(Fault::on("watch configmaps").drop_watch_after(1).times(1));
+            server.faults().add(Fault::on("watch configmaps").delay(lag));
+            let kube = kube_client::Client::new(server.service(), "default");
+            let cache = Cache::new(kube.clone(), CacheOptions::default()).expect("a cache");
+            let running = tokio::spawn(cache.clone().run_until(pending()));
+            cache.informer::<ConfigMap>().expect("it is new").await_synced().await.expect("it syncs");
+            cache.informer::<Secret>().expect("it is new").await_synced().await.expect("it syncs");
+            let client = Client::new(kube).expect("a client").with_cache(cache.clone());
+            Self { _server: server, cache, client, running }
+        }
+
+        async fn create(&self, name: &str) -> ObjectKey {
+            ObjectKey::of(&self.client.create(&map(name)).await.expect("it is new"))
+        }
+
+        async fn has(&self, key: &ObjectKey) -> bool {
+            self.client.get::<ConfigMap>(key).await.expect("a read").is_some()
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            self.running.abort();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_in_a_reconcile_waits_for_writes_of_that_reconcile_only() {
+        let fixture = Fixture::new(LAG).await;
+        let reconcile = || Token::of_reconcile(Reads::OfReconcile(BOUND));
+        let (one, other) = (reconcile(), reconcile());
+        let begun = Instant::now();
+        let key = one.clone().scope(fixture.create("a")).await;
+        other.clone().scope(fixture.create("b")).await;
+
+        let reads = async {
+            assert!(!fixture.has(&key).await);
+            assert!(!fixture.has(&ObjectKey::new("default", "c")).await);
+            assert!(fixture.client.list::<Secret>(&all()).await.expect("a read").is_empty());
+        };
+        other.scope(reads).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO, "neither another reconcile's object nor another kind");
+
+        let everything = all::<ConfigMap>();
+        let reads = async { futures::join!(fixture.has(&key), fixture.client.list(&everything)) };
+        let (get, list) = one.scope(reads).await;
+        assert!(get, "the reconcile sees what it created");
+        assert!(list.expect("a read").iter().any(|map| ObjectKey::of(&**map) == key), "also in a list");
+        assert!(begun.elapsed() > Duration::ZERO, "they have waited");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_in_a_reconcile_fails_if_the_cache_does_not_show_its_writes_in_time() {
+        let fixture = Fixture::new(BOUND * 10).await;
+        let reconcile = async {
+            let (key, begun) = (fixture.create("a").await, Instant::now());
+            let get = fixture.client.get::<ConfigMap>(&key).await.expect_err("the cache is behind");
+            let list = fixture.client.list::<ConfigMap>(&all()).await.expect_err("the cache is behind");
+            for error in [get, list] {
+                assert!(matches!(error, super::super::Error::Cache(CacheError::Behind { .. })), "{error}");
+            }
+            assert_eq!(begun.elapsed(), BOUND * 2);
+        };
+        Token::of_reconcile(Reads::OfReconcile(BOUND)).scope(reconcile).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn caught_up_in_a_reconcile_waits_for_its_writes_also_if_reads_do_not() {
+        let fixture = Fixture::new(LAG).await;
         let (one, other) = (Token::default(), Token::default());
         let reconcile = async {
-            let key = ObjectKey::of(&client.create(&map("a")).await.expect("it is new"));
-            let begun = Instant::now();
-            assert_eq!(client.get::<ConfigMap>(&key).await.expect("a read"), None, "the controller will hold it back");
+            let (key, begun) = (fixture.create("a").await, Instant::now());
+            assert!(!fixture.has(&key).await);
             assert_eq!(begun.elapsed(), Duration::ZERO);
             key
         };
         let key = one.clone().scope(reconcile).await;
+        let (cache, client) = (&fixture.cache, &fixture.client);
         assert!(!cache.is_caught_up(&one) && !cache.is_caught_up(&client.0.family.token));
         assert!(cache.is_caught_up(&other));
         other.scope(client.caught_up()).await.expect("it has written nothing");
         assert!(!cache.is_caught_up(&one), "and so has not waited");
         one.clone().scope(client.caught_up()).await.expect("the watch comes back");
         assert!(cache.is_caught_up(&one));
-        assert!(maps.get(&key).expect("it is synced").is_some());
-        running.abort();
+        assert!(fixture.has(&key).await);
     }
 }

@@ -57,7 +57,7 @@ impl Client {
         key: &ObjectKey,
     ) -> Result<Informer<K>> {
         let informer = cache.reader(select, key.namespace()).await?;
-        self.show_own_writes(&informer, key).await?;
+        self.show_own_writes(cache, &informer, key).await?;
         Ok(informer)
     }
 

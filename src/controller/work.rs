@@ -13,9 +13,9 @@ use super::{
     verdict::{Class, Verdict},
 };
 use crate::{
-    cache::ledger::Token,
+    cache::ledger::{Reads, Token},
     caught::{catch, words},
-    client::Consistency,
+    client::{Consistency, OWN_WRITES_BOUND},
     fence::Fence,
     object::ObjectKey,
     reconcile::{Again, ClusterRequest, Context, DynReconciler, Error, Outcome, Result, Run},
@@ -166,11 +166,11 @@ impl<R: Key> Work<R> {
     }
 
     fn token(&self) -> Token {
-        let reads_wait = match self.settings.consistency {
-            Consistency::Block(bound) => Some(bound),
-            Consistency::Defer | Consistency::Ignore => None,
-        };
-        Token::of_reconcile(reads_wait)
+        Token::of_reconcile(match self.settings.consistency {
+            Consistency::Defer => Reads::OfReconcile(OWN_WRITES_BOUND),
+            Consistency::Block(bound) => Reads::OfClient(bound),
+            Consistency::Ignore => Reads::DoNotWait,
+        })
     }
 
     /// One run, what follows from it, and when it ended; `None` if it was dropped because its request was made again.

@@ -79,6 +79,33 @@ steersman::env_test! {
         Ok(())
     }
 
+    async fn a_reconcile_reads_what_it_wrote(env: Env) -> anyhow::Result<()> {
+        let (world, _gate) = late(&env, Duration::from_millis(300)).await?;
+        world.client.create(&world.map("a", "")).await?;
+        let (client, child) = (world.client.clone(), world.secret("a", ""));
+        let (done, mut results) = tokio::sync::mpsc::unbounded_channel();
+        let (reconciler, _runs) = recording(move |request: Request, _| {
+            let (client, child, done) = (client.clone(), child.clone(), done.clone());
+            async move {
+                if request != ObjectKey::of(&child) {
+                    return Ok(Outcome::done());
+                }
+                client.create(&child).await?;
+                let created = client.get::<Secret>(&request).await?.is_some();
+                let listed = client.list::<Secret>(&Query::default().namespace(request.namespace())).await?.len();
+                client.delete::<Secret>(&request).await?;
+                let deleted = client.get::<Secret>(&request).await?.is_none();
+                done.send((created, listed, deleted))?;
+                Ok(Outcome::done())
+            }
+        });
+        let builder = Controller::builder("reading").cache(&world.cache).for_::<ConfigMap>().owns::<Secret>();
+        let reading = Started::new(builder.build(reconciler))?;
+        assert_eq!(results.recv().await, Some((true, 1, true)));
+        reading.stop().await?;
+        world.stop().await
+    }
+
     async fn without_deferral_it_reads_what_was_before(env: Env) -> anyhow::Result<()> {
         let options = consistency(Consistency::Ignore);
         let (read, controller) = counted(&env, Duration::from_secs(1), options).await?;
@@ -132,6 +159,44 @@ async fn reads_may_wait_instead_and_then_a_run_reads_its_own_writes() -> anyhow:
     assert_eq!((hasty, patient), (0, 7), "{map}");
     assert!(LAG <= took && took < LAG + PACE, "{took:?}");
     blocking.stop().await?;
+    world.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_waits_only_for_what_it_wrote_itself() -> anyhow::Result<()> {
+    let (world, _gate) = late(&Embedded::start()?, LAG).await?;
+    for name in ["a", "other"] {
+        world.client.create(&world.map(name, "")).await?;
+    }
+    let (client, other) = (world.client.clone(), world.key("other"));
+    let (done, mut results) = tokio::sync::mpsc::unbounded_channel();
+    let (reconciler, _runs) = recording(move |request: Request, _| {
+        let (client, other, done) = (client.clone(), other.clone(), done.clone());
+        async move {
+            if request == other || number(&client, &request).await? > 0 {
+                return Ok(Outcome::done());
+            }
+            // Written by a task of its own, and so not by this reconcile.
+            let write = {
+                let (client, other) = (client.clone(), other.clone());
+                async move { set_number(&client, &other, 7).await }
+            };
+            tokio::spawn(write).await??;
+            let begun = Instant::now();
+            set_number(&client, &request, 7).await?;
+            let before = (number(&client, &other).await?, begun.elapsed());
+            let own = (number(&client, &request).await?, begun.elapsed());
+            done.send((before, own))?;
+            Ok(Outcome::done())
+        }
+    });
+    let builder = Controller::builder("reading").cache(&world.cache).for_::<ConfigMap>();
+    let reading = Started::new(builder.build(reconciler))?;
+    let (before, (own, took)) = results.recv().await.expect("it runs");
+    assert_eq!(before, (0, Duration::ZERO), "another object is read as it is");
+    assert_eq!(own, 7);
+    assert!(LAG <= took && took < LAG + PACE, "{took:?}");
+    reading.stop().await?;
     world.stop().await
 }
 

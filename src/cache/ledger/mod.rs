@@ -44,7 +44,7 @@ pub(crate) use self::{
     book::{Deleting, Ledger, Pending},
     record::Announced,
     state::{Fate, Removed, Told, Version, Wanted},
-    token::{Token, Writer},
+    token::{Reads, Token, Writer},
 };
 
 #[cfg(test)]

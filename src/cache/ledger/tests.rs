@@ -470,7 +470,7 @@ async fn reconciles_that_are_over_leave_no_more_than_one_entry_for_a_key() {
     let scene = Scene::new(&[None]);
     let wrote = async |scope: &Token, revision| scope.clone().scope(async { scene.wrote(&key("x"), revision) }).await;
     for revision in 1..1000 {
-        wrote(&Token::of_reconcile(None), revision).await;
+        wrote(&Token::of_reconcile(Reads::DoNotWait), revision).await;
     }
     assert_eq!(scene.ledger.stats().pending, 1, "nobody has the tokens any more");
 

@@ -15,18 +15,30 @@ tokio::task_local! {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Token(Arc<Account>);
 
+/// Which writes a cached read inside a reconcile waits for, and for how long at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Returns what the cache has.
+    #[default]
+    DoNotWait,
+    /// Waits for writes of the same reconcile, through any client.
+    OfReconcile(Duration),
+    /// Waits for writes of the same client, in any reconcile.
+    OfClient(Duration),
+}
+
 #[derive(Debug, Default)]
 struct Account {
-    /// How long reads wait that leave it to the reconcile; `None` if they do not.
-    reads_wait: Option<Duration>,
+    /// Policy of reads that leave it to the reconcile.
+    reads: Reads,
     /// Where something may have been written that is not shown yet.
     caches: Mutex<Vec<Cache>>,
 }
 
 impl Token {
-    /// Of a reconcile in which reads wait so long for what was written before.
-    pub(crate) fn of_reconcile(reads_wait: Option<Duration>) -> Self {
-        Self(Arc::new(Account { reads_wait, ..Account::default() }))
+    /// Creates the token of one reconcile.
+    pub(crate) fn of_reconcile(reads: Reads) -> Self {
+        Self(Arc::new(Account { reads, ..Account::default() }))
     }
 
     /// What is written through any client while `work` runs, is written under this token too.
@@ -39,8 +51,13 @@ impl Token {
         CURRENT.try_with(Self::clone).ok()
     }
 
-    pub(crate) fn reads_wait(&self) -> Option<Duration> {
-        self.0.reads_wait
+    pub(crate) fn reads(&self) -> Reads {
+        self.0.reads
+    }
+
+    /// Whether a write under this token was sent that `cache` will show, or shows.
+    pub(crate) fn has_written(&self, cache: &Cache) -> bool {
+        self.0.caches.lock().contains(cache)
     }
 
     /// A write is about to be sent which this cache will show: in the scope this is called in, if there is one.
