@@ -9,17 +9,17 @@
 
 use super::{
     life::first,
-    reflect::{Failure, Pace, Place, Reflector, Sink, Unread},
+    reflect::{Failure, Pace, Place, Reflector, Sink},
     store::Entry,
 };
 use crate::{
     client::Link,
-    object::{Decoder, MetadataOnly, ObjectKey, Undecodable},
+    object::{Decoder, MetadataOnly, ObjectKey, Undecodable, Undecoded},
 };
 use hashbrown::{HashMap, HashSet};
 use kube_core::TypeMeta;
 use rand::RngExt;
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -189,17 +189,18 @@ impl Sink for Ear<'_> {
     fn decoder(&self) -> &Decoder {
         self.decoder
     }
-    fn all(&self, entries: Vec<Entry<MetadataOnly>>, _: Vec<Unread>, _: u64) {
+    fn all(&self, entries: Vec<Entry<MetadataOnly>>, _: Vec<Arc<Undecoded>>, _: u64) {
         let groups: HashSet<_> = entries.iter().filter_map(|entry| group(&entry.key)).collect();
         self.arrivals.hint(groups);
     }
     fn put(&self, entry: Entry<MetadataOnly>, _: u64) {
         self.arrivals.hint(group(&entry.key));
     }
+    fn put_undecoded(&self, _: Arc<Undecoded>, _: u64) {}
     fn deleted(&self, _: &ObjectKey, _: Option<MetadataOnly>, _: u64) {}
     fn tell(&self) {}
     fn nothing_up_to(&self, _: u64) {}
-    fn undecodable(&self, what: Undecodable) {
+    fn undecodable(&self, what: &Undecodable) {
         self.arrivals.hint(what.key.as_ref().and_then(group));
     }
     fn watching(&self) {}

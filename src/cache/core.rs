@@ -5,7 +5,8 @@
 //! has nothing to say before it was listed; the objects of one that leaves are gone, as if a list had not shown them any more.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. What can no longer be read stays as it was until it can be again, or is gone; what never could is only counted.
+//! became. An object that does not decode keeps its last good state in the store, if it had one, until it decodes again or is gone. Meanwhile it is among the
+//! [undecoded objects](super::undecoded).
 
 use super::{
     erased::Settled,
@@ -16,8 +17,10 @@ use super::{
     parts::Parts,
     stats::{InformerStats, LARGEST, Misfit, Misfits, ObjectSize, Tally, Trouble},
     store::{About, Change, Entry, Store},
+    undecoded::UndecodedObjects,
 };
-use crate::object::{Decoder, ObjectKey, Payload};
+use crate::object::{Decoder, Meta, ObjectKey, Payload, Undecoded};
+use hashbrown::HashSet;
 use kube_core::TypeMeta;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use std::{
@@ -67,6 +70,7 @@ impl Condition {
 
 pub(crate) struct Core<P> {
     pub(crate) store: Store<P>,
+    pub(super) undecoded: UndecodedObjects,
     pub(super) fan: Fan<P>,
     /// Told of every change once the store shows it.
     pub(crate) ledger: Arc<Ledger>,
@@ -88,6 +92,7 @@ impl<P: Payload> Core<P> {
     pub(crate) fn new(decoder: Decoder) -> Self {
         Self {
             store: Store::default(),
+            undecoded: UndecodedObjects::default(),
             fan: Fan::default(),
             ledger: Arc::default(),
             decoder,
@@ -131,7 +136,7 @@ impl<P: Payload> Core<P> {
         }
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let revision = parts.revision(self.published());
-        let changes = self.replace(About::Namespace(namespace), Vec::new(), &[], revision, Listing::Again);
+        let changes = self.replace(About::Namespace(namespace), Vec::new(), Vec::new(), revision, Listing::Again);
         self.ledger.leave(namespace);
         self.judge(&parts);
         drop(parts);
@@ -145,7 +150,7 @@ impl<P: Payload> Core<P> {
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let of_none = |key: &ObjectKey| !parts.have(key);
         let revision = parts.revision(self.published());
-        let changes = self.replace(About::Those(&of_none), Vec::new(), &[], revision, Listing::Again);
+        let changes = self.replace(About::Those(&of_none), Vec::new(), Vec::new(), revision, Listing::Again);
         self.ledger.keep(|part| parts.are(part));
         self.judge(&parts);
         drop(parts);
@@ -234,7 +239,7 @@ impl<P: Payload> Core<P> {
     /// There is no such kind any more, nor are there objects. For when no loop runs.
     pub(crate) fn clear(&self) {
         let revision = self.store.revision();
-        let deleted = self.replace(About::Those(&|_| true), Vec::new(), &[], revision, Listing::Again);
+        let deleted = self.replace(About::Those(&|_| true), Vec::new(), Vec::new(), revision, Listing::Again);
         self.tally.happened(deleted, Instant::now());
         self.ledger.forget();
     }
@@ -272,11 +277,14 @@ impl<P: Payload> Core<P> {
 
     /// What became of the object with this uid; without one, of whichever has the key.
     pub(crate) fn fate(&self, key: &ObjectKey, uid: Option<&str>) -> Fate {
-        match self.store.get(key) {
-            Some(object) if uid.is_some() && object.meta().uid() != uid => Fate::Gone,
-            Some(object) if object.meta().is_deleting() => Fate::Deleting,
-            Some(_) => Fate::There,
-            None => Fate::Gone,
+        let fate = |object: Meta<'_>| match object {
+            object if uid.is_some() && object.uid() != uid => Fate::Gone,
+            object if object.is_deleting() => Fate::Deleting,
+            _ => Fate::There,
+        };
+        match self.undecoded.get(key) {
+            Some(object) => fate(object.meta()),
+            None => self.store.get(key).map_or(Fate::Gone, |object| fate(object.meta())),
         }
     }
 
@@ -295,6 +303,7 @@ impl<P: Payload> Core<P> {
             objects: self.store.len(),
             approximate_bytes: self.store.bytes(),
             since_heard: heard.map(|heard| heard.elapsed()),
+            undecoded: self.undecoded.len(),
             decode_errors,
             last_decode_error,
             index_errors,
@@ -325,23 +334,36 @@ impl<P: Payload> Core<P> {
         self.store.snapshot().iter().max_by_key(|entry| entry.bytes).map(measured)
     }
 
-    /// A list of what it is `about`, in the store and told. What could not be read stays as it was.
+    /// Replaces the objects that a list is `about`, and publishes the changes. Returns their number.
+    ///
+    /// An object that does not decode keeps its last good state, unless its uid shows that it was created again.
     pub(super) fn replace(
         &self,
         about: About<'_>,
         entries: Vec<Entry<P>>,
-        unread: &[ObjectKey],
+        undecoded: Vec<Arc<Undecoded>>,
         revision: u64,
         listing: Listing,
     ) -> u64 {
+        let keys: HashSet<_> = undecoded.iter().map(|object| object.key()).collect();
+        let is_known = |one: &&Arc<Undecoded>| self.store.get(&one.key()).is_some_and(|known| one.may_be(known.meta()));
+        let kept: Vec<_> = undecoded.iter().filter(is_known).map(|one| one.key()).collect();
+        for object in undecoded {
+            self.undecoded.put(object);
+        }
         let is_same = |old: &P, new: &P| listing != Listing::SetBack && is_same(old, new);
-        self.fan.write(|publisher| {
-            let changes = self.store.replace(about, entries, unread, revision, is_same);
+        let count = self.fan.write(|publisher| {
+            let changes = self.store.replace(about, entries, &kept, revision, is_same);
             let count = changes.len() as u64;
             let first = listing == Listing::First;
             publisher.publish_all(changes.into_iter().map(|change: Change<P>| Event::listed(change, first)));
             count
-        })
+        });
+        self.undecoded.retain(|key| keys.contains(key) || !about.is_about(key));
+        if !keys.is_empty() {
+            self.fan.wake();
+        }
+        count
     }
 
     /// A part has changed: what that says of the whole. Whoever hears of a sync, in whichever way, is served by then; who only looks may be served a moment

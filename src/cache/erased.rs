@@ -13,12 +13,14 @@ use super::{
 use crate::{
     client::Link,
     event::Event,
-    object::{AnyKind, Body, Decoder, Meta, Object, ObjectKey, Payload},
+    object::{AnyKind, Body, Decoder, Meta, Object, ObjectKey, Payload, Undecoded},
 };
 use parking_lot::RwLockReadGuard;
 use std::{
     any::Any,
+    collections::VecDeque,
     future::Future,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -138,16 +140,44 @@ pub(super) enum Fed {
 struct Subscribed<P> {
     cursor: Cursor<P>,
     core: Arc<Core<P>>,
+    /// Number of the last undecoded object that was taken.
+    seen: u64,
+    /// Undecoded objects that were taken and not reported yet.
+    undecoded: VecDeque<Arc<Undecoded>>,
+    /// The cursor is past the initial objects, and this was not reported yet.
+    initial_done: bool,
+}
+
+impl<P: Payload> Subscribed<P> {
+    /// Returns the next undecoded object that was not reported.
+    fn next_undecoded(&mut self) -> Option<Fed> {
+        if self.undecoded.is_empty() {
+            self.undecoded.extend(self.core.undecoded.since(&mut self.seen));
+        }
+        let object = Object::undecoded(self.undecoded.pop_front()?);
+        Some(Fed::Event(Event::Generic { object }))
+    }
 }
 
 impl<P: Payload> Feed for Subscribed<P> {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Fed>> {
-        self.cursor.poll_next(cx).map(|item| {
-            Some(match item? {
-                Item::InitialDone => Fed::InitialDone,
-                Item::Event(event) => Fed::Event(event.into()),
-            })
-        })
+        if let Some(fed) = self.next_undecoded() {
+            return Poll::Ready(Some(fed));
+        }
+        if mem::take(&mut self.initial_done) {
+            return Poll::Ready(Some(Fed::InitialDone));
+        }
+        match self.cursor.poll_next(cx) {
+            Poll::Ready(Some(Item::Event(event))) => Poll::Ready(Some(Fed::Event(event.into()))),
+            Poll::Ready(Some(Item::InitialDone)) => {
+                // Reported after the undecoded objects of the first list, which are initial as well.
+                self.initial_done = true;
+                self.poll_next(cx)
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            // Looks once more now that the cursor has the waker, so that none is missed.
+            Poll::Pending => self.next_undecoded().map_or(Poll::Pending, |fed| Poll::Ready(Some(fed))),
+        }
     }
 
     fn resync(&mut self, period: Duration, periods: &Periods) {
@@ -186,7 +216,8 @@ impl<P: Payload> Indexer<Arc<P>> for OfBodies {
 
 impl<P: Payload> Informing for Core<P> {
     fn get(&self, key: &ObjectKey) -> Option<Body> {
-        self.store.get(key).map(Payload::into_body)
+        let undecoded = self.undecoded.get(key).map(Body::Undecoded);
+        undecoded.or_else(|| self.store.get(key).map(Payload::into_body))
     }
 
     fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn Seen> {
@@ -214,7 +245,8 @@ impl<P: Payload> Informing for Core<P> {
     }
 
     fn subscribe(self: Arc<Self>) -> Box<dyn Feed> {
-        Box::new(Subscribed { cursor: Core::subscribe(&self), core: self })
+        let cursor = Core::subscribe(&self);
+        Box::new(Subscribed { cursor, core: self, seen: 0, undecoded: VecDeque::new(), initial_done: false })
     }
 
     fn condition(&self) -> Condition {

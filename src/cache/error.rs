@@ -178,6 +178,18 @@ pub enum CacheError {
         "no client can be made as configured: {0}: look at the address, the certificates and the credentials in it"
     )]
     Connection(#[source] kube_client::Error),
+    /// The object exists, and its current version does not decode. A typed informer keeps no older version for `get`.
+    #[error(
+        "cannot decode {kind} {key}: {error}; make the type accept what the API server returns, or declare the kind with `.compact()`"
+    )]
+    Undecodable {
+        /// Kind of the object.
+        kind: String,
+        /// Key of the object.
+        key: ObjectKey,
+        /// Message of the decoder, without values of the object's fields, which may be secret.
+        error: String,
+    },
     /// An object is there, and cannot be read as what it is asked for.
     #[error(transparent)]
     Decode(#[from] DecodeError),

@@ -176,10 +176,16 @@ impl<K: KubeObject> Informer<K> {
         core.downcast_ref()
     }
 
-    /// One object; `None` if there is none. An error, [`NotKept`](CacheError::NotKept), if nothing is kept of its namespace.
+    /// Returns one object, or `None` if there is none.
+    ///
+    /// Errors: [`NotKept`](CacheError::NotKept) if nothing is kept of its namespace, [`Undecodable`](CacheError::Undecodable) if the object's current version does
+    /// not decode, and [`Decode`](CacheError::Decode) if a compact informer's object does not decode as a `K`.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
         let found = match self.typed() {
-            Some(core) if core.is_listed() => core.store.get(key),
+            Some(core) if core.is_listed() => match core.undecoded.get(key) {
+                Some(object) => self.decoded(Some(Body::Undecoded(object)))?,
+                None => core.store.get(key),
+            },
             _ => {
                 if !self.core.is_listed() {
                     self.check_keeps(key.namespace())?;
@@ -204,6 +210,13 @@ impl<K: KubeObject> Informer<K> {
     }
 
     fn decoded(&self, found: Option<Body>) -> Result<Option<Arc<K>>, CacheError> {
+        // Counted when it came. Its metadata did decode.
+        if let Some(Body::Undecoded(object)) = &found
+            && !K::metadata_api()
+        {
+            let (kind, error) = (self.kind().to_owned(), object.reason().to_owned());
+            return Err(CacheError::Undecodable { kind, key: object.key(), error });
+        }
         let decode = |body: Body| body.decode().map_err(|error| Misfit::new(body.meta(), error));
         self.counted(found.map(decode).transpose())
     }
@@ -216,8 +229,11 @@ impl<K: KubeObject> Informer<K> {
         })
     }
 
-    /// The objects that `query` is about, all as they were at one moment. One that cannot be read as a `K` fails it, and so does a namespace of which
-    /// nothing is kept.
+    /// The objects that `query` is about, all as they were at one moment. A namespace of which nothing is kept is an error.
+    ///
+    /// An object whose current version does not decode is in the list with its last good state, or is left out if it never decoded. [`InformerStats::undecoded`]
+    /// counts such objects, and [`get`](Self::get) returns the error. A compact informer decodes objects when they are read: there, an object that does not decode
+    /// as a `K` fails the list.
     ///
     /// For objects that are kept, or handed on; who only looks at them takes a [`view`](Self::view).
     pub fn list(&self, query: &Query<K>) -> Result<Vec<Arc<K>>, CacheError> {
@@ -225,6 +241,8 @@ impl<K: KubeObject> Informer<K> {
     }
 
     /// The objects that `query` is about, all as they were at one moment, to be looked at where they are: nothing is copied, counted or decoded.
+    ///
+    /// An object whose current version does not decode is treated as by [`list`](Self::list).
     ///
     /// Everything, one namespace, and what one index finds is there at once, however much it is; labels, fields and an order are looked at first.
     ///

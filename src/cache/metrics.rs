@@ -26,6 +26,7 @@ use std::{
 /// | `steersman_cache_events_per_second` | changes a second, of about the last minute |
 /// | `steersman_cache_relists_total` | lists after the first |
 /// | `steersman_cache_watch_restarts_total` | watches after the first |
+/// | `steersman_cache_undecoded_objects` | objects that do not decode now |
 /// | `steersman_cache_decode_errors_total` | objects that did not fit their type, each time they came |
 /// | `steersman_cache_index_errors_total` | objects that an index left out, each time they came |
 /// | `steersman_cache_handler_behind` | events and objects that the slowest of its handlers has still to be told; 0 without handlers |
@@ -144,6 +145,9 @@ fn write(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
         page.gauges(named, rows.iter().filter_map(|row| Some((row.labels(), value(row)?))))
     };
     gauge(("steersman_cache_objects", "Objects in memory"), |row| Some(row.stats.objects as f64))?;
+    gauge(("steersman_cache_undecoded_objects", "Objects that do not decode now"), |row| {
+        Some(row.stats.undecoded as f64)
+    })?;
     gauge(("steersman_cache_bytes", "About how much memory the objects take"), |row| {
         Some(row.stats.approximate_bytes as f64)
     })?;

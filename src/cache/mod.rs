@@ -85,6 +85,7 @@ mod stats;
 mod store;
 mod synced;
 mod tend;
+mod undecoded;
 mod view;
 
 pub(crate) use self::asked::Asked;

@@ -9,10 +9,10 @@ use super::{
     fan::Event,
     ledger::Told,
     parts::Parts,
-    reflect::{Failure, Sink, Unread},
+    reflect::{Failure, Sink},
     store::{About, Entry},
 };
-use crate::object::{Decoder, ObjectKey, Payload, Undecodable};
+use crate::object::{Decoder, ObjectKey, Payload, Undecodable, Undecoded};
 use parking_lot::RwLockUpgradableReadGuard;
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -67,7 +67,7 @@ impl<P: Payload> Sink for Part<P> {
         &self.core.decoder
     }
 
-    fn all(&self, entries: Vec<Entry<P>>, unread: Vec<Unread>, revision: u64) {
+    fn all(&self, entries: Vec<Entry<P>>, undecoded: Vec<Arc<Undecoded>>, revision: u64) {
         let core = &self.core;
         self.at(revision, true, |reached, parts, before| {
             // A loop that was started again does not know how far it was, but what was published it had.
@@ -82,9 +82,7 @@ impl<P: Payload> Sink for Part<P> {
             core.tally.relists.fetch_add(u64::from(again), Relaxed);
             let in_no_other = |key: &ObjectKey| parts.leave_out(key);
             let about = self.namespace.as_deref().map_or(About::Those(&in_no_other), About::Namespace);
-            let is_known = |one: &&Unread| core.store.get(&one.key).is_some_and(|known| one.may_be(known.meta()));
-            let kept: Vec<_> = unread.iter().filter(is_known).map(|one| one.key.clone()).collect();
-            core.replace(about, entries, &kept, reached, listing)
+            core.replace(about, entries, undecoded, reached, listing)
         });
         self.well();
         self.told(revision, &Told::All(&|key, uid| core.fate(key, uid)));
@@ -105,11 +103,27 @@ impl<P: Payload> Sink for Part<P> {
                     None => Event::Create { object: entry, initial: false },
                 });
             });
+            core.undecoded.remove(&key);
             1
         });
         let meta = object.meta();
         let there = |uid| Told::There { key: &key, uid, deleting: meta.is_deleting() };
         self.told(revision, &meta.uid().map_or(Told::Other, there));
+    }
+
+    fn put_undecoded(&self, object: Arc<Undecoded>, revision: u64) {
+        let core = &self.core;
+        self.at(revision, false, |reached, _, before| {
+            let is_late = revision > 0 && Some(revision) <= before;
+            if !is_late {
+                core.undecoded.put(object.clone());
+            }
+            core.store.advance(reached);
+            0
+        });
+        let (key, meta) = (object.key(), object.meta());
+        let there = |uid| Told::There { key: &key, uid, deleting: meta.is_deleting() };
+        self.told(revision, &object.uid().map_or(Told::Other, there));
     }
 
     fn deleted(&self, key: &ObjectKey, last: Option<P>, revision: u64) {
@@ -121,14 +135,16 @@ impl<P: Payload> Sink for Part<P> {
                 // Told before; it was made anew since.
                 return 0;
             }
-            core.fan.write(|publisher| {
+            let changes = core.fan.write(|publisher| {
                 let Some(mut entry) = core.store.remove(key, reached) else { return 0 };
                 if let Some(last) = last {
                     entry.object = Arc::new(last);
                 }
                 publisher.publish(Event::Delete { object: entry, state_unknown: false });
                 1
-            })
+            });
+            core.undecoded.remove(key);
+            changes
         });
         self.told(revision, &Told::Gone(key, uid.as_deref()));
     }
@@ -145,13 +161,14 @@ impl<P: Payload> Sink for Part<P> {
         self.told(revision, &Told::Other);
     }
 
-    fn undecodable(&self, what: Undecodable) {
-        // Not the error: it may cite what is in the object, which may be secret.
+    fn undecodable(&self, what: &Undecodable) {
         tracing::warn!(
             kind = what.kind,
-            object = what.key.as_ref().map(tracing::field::display),
+            namespace = what.key.as_ref().and_then(ObjectKey::namespace),
+            name = what.key.as_ref().map(ObjectKey::name),
             resource_version = what.revision,
-            "an object does not fit its type, and is left out of the cache: the informer's stats say why"
+            error = what.reason(),
+            "object does not decode, serving its last good state in lists"
         );
         self.core.decode_errors.note(what.to_string());
     }

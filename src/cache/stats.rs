@@ -74,7 +74,10 @@ pub struct InformerStats {
     pub relists: u64,
     /// Watches after the first one. Servers end one after some minutes.
     pub watch_restarts: u64,
-    /// Objects that did not fit the type, each time one came: it is left out, or stays as it was.
+    /// Number of objects that do not decode now. `get` returns [`Undecodable`](super::CacheError::Undecodable) for each. Lists and views have its last
+    /// good state, or leave it out if there was none.
+    pub undecoded: usize,
+    /// Objects that did not fit the type, each time one came.
     ///
     /// What is kept compact is not looked at when it comes. It counts when it is read by `get` or `list`, which fail then: once, however often, until it changes; where there
     /// are more than a thousand such objects, some count again. Who decodes what a view shows, or an event tells, has the error, and it does not count.
@@ -283,6 +286,7 @@ mod tests {
                 since_heard: None,
                 relists: 1,
                 watch_restarts: 3,
+                undecoded: 1,
                 decode_errors: 1,
                 last_decode_error: Some("Deployment shop/web is left out".into()),
                 index_errors: 0,
@@ -305,6 +309,7 @@ mod tests {
             "since_heard": null,
             "relists": 1,
             "watch_restarts": 3,
+            "undecoded": 1,
             "decode_errors": 1,
             "last_decode_error": "Deployment shop/web is left out",
             "index_errors": 0,

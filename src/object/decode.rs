@@ -10,8 +10,10 @@ use super::{
     error::Undecodable,
     key::ObjectKey,
     packed::{Pen, Quick},
-    payload::Payload,
+    payload::{MetadataOnly, Payload},
+    redact::redacted,
     transform::Transform,
+    undecoded::Undecoded,
     weight::Weights,
     wire_meta::{Text, WireMeta},
 };
@@ -109,13 +111,17 @@ impl Decoder {
         let mut found = Found::default();
         // Up to where the message is broken, if it is: what was found before that counts.
         let _ = FindObject(&mut found).deserialize(&mut serde_json::Deserializer::from_slice(json));
-        Undecodable {
-            kind: self.types.kind.clone(),
-            key: found.name.map(|name| ObjectKey::new(&found.namespace.unwrap_or_default(), &name)),
-            uid: found.uid.filter(|uid| !uid.is_empty()),
-            revision: found.resource_version.and_then(|version| version.parse().ok()),
-            error,
-        }
+        let (uid, version) = (found.uid.filter(|uid| !uid.is_empty()), found.resource_version);
+        let key = found.name.map(|name| ObjectKey::new(&found.namespace.unwrap_or_default(), &name));
+        let metadata = key.clone().map(|key| {
+            // The rest of the metadata may be what does not decode.
+            MetadataOnly::untransformed(self, json).unwrap_or_else(|_| {
+                MetadataOnly::identified(self.types.clone(), key, uid.as_deref(), version.as_deref())
+            })
+        });
+        let kind = self.types.kind.clone();
+        let object = metadata.map(|metadata| Arc::new(Undecoded::new(metadata, redacted(&kind, &error))));
+        Undecodable { kind, key, revision: version.and_then(|version| version.parse().ok()), object, error }
     }
 
     pub(crate) fn types(&self) -> &Arc<TypeMeta> {

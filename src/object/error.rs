@@ -1,7 +1,7 @@
 //! What can go wrong with an object's body, and with a message that should be an object.
 
-use super::key::ObjectKey;
-use std::fmt;
+use super::{key::ObjectKey, redact::redacted, undecoded::Undecoded};
+use std::{fmt, sync::Arc};
 
 /// An object cannot be read as the type that was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +55,17 @@ impl DecodeError {
 pub(crate) struct Undecodable {
     pub(crate) kind: String,
     pub(crate) key: Option<ObjectKey>,
-    pub(crate) uid: Option<String>,
     pub(crate) revision: Option<u64>,
+    /// What a cache keeps of the object. `None` if the message names no object.
+    pub(crate) object: Option<Arc<Undecoded>>,
     pub(crate) error: serde_json::Error,
+}
+
+impl Undecodable {
+    /// Returns the decoder's message, without values of the object's fields.
+    pub(crate) fn reason(&self) -> String {
+        redacted(&self.kind, &self.error)
+    }
 }
 
 impl std::error::Error for Undecodable {
@@ -70,9 +78,14 @@ impl fmt::Display for Undecodable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, key, error, .. } = self;
         match key {
-            Some(key) => write!(f, "{kind} {key} is left out of the cache: {error}")?,
-            None => write!(f, "an object of kind {kind} is left out of the cache: {error}")?,
+            Some(key) => write!(f, "cannot decode {kind} {key}: ")?,
+            None => write!(f, "cannot decode an object of kind {kind}: ")?,
         }
-        f.write_str(": let the type accept what the server sends, or declare the kind with `.compact()`")
+        if kind == "Secret" {
+            f.write_str(&self.reason())?
+        } else {
+            write!(f, "{error}")?
+        }
+        f.write_str("; make the type accept what the API server returns, or declare the kind with `.compact()`")
     }
 }

@@ -7,6 +7,7 @@ use super::{
     kind::{AnyKind, KubeObject},
     meta::Meta,
     payload::{MetadataOnly, Payload, Typed},
+    undecoded::Undecoded,
 };
 use kube_core::{GroupVersionKind, TypeMeta};
 use std::{fmt, marker::PhantomData, sync::Arc};
@@ -40,6 +41,8 @@ pub(crate) enum Body {
     Typed(Arc<dyn Typed>),
     Compact(Arc<Compact>),
     Metadata(Arc<MetadataOnly>),
+    /// Received, and not decoded: only its metadata is in memory.
+    Undecoded(Arc<Undecoded>),
 }
 
 impl<K> Object<K> {
@@ -77,6 +80,7 @@ impl<K> Object<K> {
             Body::Typed(object) => object.kind(),
             Body::Compact(object) => of(object.types()),
             Body::Metadata(object) => of(object.types()),
+            Body::Undecoded(object) => of(object.metadata().types()),
         }
     }
 
@@ -92,6 +96,7 @@ impl Body {
             Self::Typed(object) => object.object_meta(),
             Self::Compact(object) => object.meta(),
             Self::Metadata(object) => object.meta(),
+            Self::Undecoded(object) => object.meta(),
         }
     }
 
@@ -100,6 +105,7 @@ impl Body {
             Self::Typed(object) => object.decode(),
             Self::Compact(object) => object.decode(),
             Self::Metadata(object) => object.decode(),
+            Self::Undecoded(object) => object.decode(),
         }
     }
 }
@@ -113,6 +119,7 @@ impl Body {
             Self::Metadata(object) => {
                 Err(DecodeError::MetadataOnly { kind: object.types().kind.clone(), key: object.key() })
             }
+            Self::Undecoded(object) => Err(object.error()),
         }
     }
 }
@@ -120,12 +127,20 @@ impl Body {
 impl<K: KubeObject> Object<K> {
     /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
     /// who hold it.
+    ///
+    /// Errors: the object does not fit `K`. In the events of a typed informer, only [`Event::Generic`](crate::event::Event::Generic)
+    /// has such an object.
     pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
         self.body.decode()
     }
 }
 
 impl Object {
+    /// Creates the object of an event about one that does not decode.
+    pub(crate) fn undecoded(object: Arc<Undecoded>) -> Self {
+        Self { key: object.key(), body: Body::Undecoded(object), kind: PhantomData }
+    }
+
     /// With the kind that its informer was declared with.
     pub(crate) fn assume<K>(self) -> Object<K> {
         Object { key: self.key, body: self.body, kind: PhantomData }

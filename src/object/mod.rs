@@ -38,10 +38,12 @@ mod lean;
 mod meta;
 mod packed;
 mod payload;
+mod redact;
 mod selector;
 mod size;
 mod snug;
 mod transform;
+mod undecoded;
 mod weight;
 mod wire_meta;
 
@@ -57,6 +59,7 @@ pub(crate) use self::{
     payload::{MetadataOnly, Payload},
     selector::Selector,
     transform::Transform,
+    undecoded::Undecoded,
 };
 pub use self::{
     error::DecodeError,

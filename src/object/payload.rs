@@ -16,6 +16,7 @@ use super::{
     packed::Packed,
     size,
     snug::Snug,
+    wire_meta::{Text, WireMeta},
 };
 use kube_core::{GroupVersionKind, TypeMeta};
 use serde::{
@@ -174,6 +175,25 @@ impl MetadataOnly {
     /// An object of which only the name is known.
     pub(super) fn named(key: ObjectKey) -> Self {
         Self { types: Arc::default(), meta: CompactMeta::named(key) }
+    }
+
+    /// Creates the metadata of an object of which only these are known.
+    pub(super) fn identified(
+        types: Arc<TypeMeta>,
+        key: ObjectKey,
+        uid: Option<&str>,
+        resource_version: Option<&str>,
+    ) -> Self {
+        let text = |text: &str| Text(text.to_owned().into());
+        let mut wire =
+            WireMeta { uid: uid.map(text), resource_version: resource_version.map(text), ..WireMeta::default() };
+        Self { types, meta: CompactMeta::pack(key, &mut wire) }
+    }
+
+    /// Reads the metadata of one object's JSON, without the decoder's transform.
+    pub(super) fn untransformed(decoder: &Decoder, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let parts = ReadParts { decoder, rest: None }.deserialize(&mut serde_json::Deserializer::from_slice(json))?;
+        Ok(Self { types: decoder.types().clone(), meta: parts.meta })
     }
 
     pub(super) fn types(&self) -> &TypeMeta {

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 use steersman::{
-    cache::{CacheOptions, InformerState, Notice, Query},
+    cache::{CacheError, CacheOptions, InformerState, Notice, Query},
     event::Event,
     object::ObjectKey,
 };
@@ -200,7 +200,9 @@ async fn what_was_made_anew_and_cannot_be_read_is_not_shown_as_what_it_was() {
         assert!(matches!(events.next().await, Some(Notice::Event(Event::Create { .. }))));
         assert!(matches!(events.next().await, Some(Notice::InitialDone)));
         until(|| maps.stats().decode_errors > 0 && maps.stats().relists == 1).await;
-        assert_eq!(maps.get(&key).expect("synced").is_some(), stays, "{uid}");
+        assert!(matches!(maps.get(&key), Err(CacheError::Undecodable { .. })), "{uid}");
+        assert_eq!(maps.list(&Query::default()).expect("synced").len(), usize::from(stays), "{uid}");
+        assert!(matches!(events.next().await, Some(Notice::Event(Event::Generic { .. }))), "{uid}");
         let next = timeout(Duration::from_secs(1), events.next()).await;
         let is_gone = matches!(next, Ok(Some(Notice::Event(Event::Delete { state_unknown: true, .. }))));
         assert_eq!(is_gone, !stays, "{uid}: {next:?}");

@@ -100,7 +100,7 @@ async fn that_an_informer_is_degraded_is_logged_once_and_that_it_is_no_longer() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_left_out_is_logged_by_name_and_nothing_of_what_is_in_it() {
+async fn an_object_that_does_not_decode_is_logged_with_the_reason_and_without_its_values() {
     let (lines, _guard) = Lines::here();
     let server = Embedded::start().expect("it starts");
     let client = server.client().expect("a client");
@@ -112,7 +112,9 @@ async fn an_object_that_is_left_out_is_logged_by_name_and_nothing_of_what_is_in_
     let bad = make(&client, "default", "bad", "blue").await;
     until(|| maps.stats().decode_errors > 0).await;
     let [line] = &lines.take()[..] else { panic!("one of them") };
-    assert_eq!((&line["level"], &line["object"]), (&"WARN".into(), &"default/bad".into()));
+    assert_eq!((&line["level"], &line["kind"]), (&"WARN".into(), &"ConfigMap".into()));
+    assert_eq!((&line["namespace"], &line["name"]), (&"default".into(), &"bad".into()));
+    assert!(line["error"].as_str().is_some_and(|error| error.contains("expected `red` or `green`")), "{line}");
     assert_eq!(line["resource_version"].to_string(), bad.metadata.resource_version.expect("a version"));
     let said = maps.stats().last_decode_error.expect("why");
     assert!(said.contains("blue") && !line.to_string().contains("blue"), "{line}");

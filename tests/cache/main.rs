@@ -27,5 +27,6 @@ mod stubborn;
 mod support;
 mod tenants;
 mod turns;
+mod undecoded;
 mod unused;
 mod views;

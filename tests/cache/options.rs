@@ -192,7 +192,8 @@ steersman::env_test! {
             assert_eq!((&map.data, &map.metadata.labels), (&None, &made.metadata.labels));
             assert_eq!(map.metadata.resource_version, made.metadata.resource_version, "it is the server's");
             assert!(metadata.get(&ObjectKey::new(&namespace, "before"))?.expect("it is there").metadata.uid.is_some());
-            assert!(maps.get(&ObjectKey::new(&namespace, "bad"))?.is_none());
+            let bad = maps.get(&ObjectKey::new(&namespace, "bad"));
+            assert!(matches!(bad, Err(CacheError::Undecodable { .. })), "{bad:?}");
             let said = maps.stats().last_decode_error.expect("why");
             assert!(said.contains("bad") && said.contains("transform"), "{said}");
             Api::<ConfigMap>::namespaced(client.clone(), &namespace).delete("bad", &DeleteParams::default()).await?;

@@ -32,6 +32,7 @@ mod spawn;
 mod start;
 mod stress;
 mod tracing;
+mod undecoded;
 mod watching;
 mod workers;
 mod world;

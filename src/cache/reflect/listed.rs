@@ -3,28 +3,31 @@
 //! What holds: each object is there once, however often it is named, so that a server that repeats itself takes no more memory than another. Of what it says of one
 //! object the last counts.
 
-use super::Unread;
-use crate::{cache::store::Entry, object::ObjectKey};
+use crate::{
+    cache::store::Entry,
+    object::{ObjectKey, Undecoded},
+};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use std::hash::BuildHasher;
+use std::{hash::BuildHasher, sync::Arc};
 
 pub(super) struct Listed<P> {
     entries: Vec<Entry<P>>,
     /// Where they are, with the hash of their keys.
     places: HashTable<(u64, usize)>,
     hasher: DefaultHashBuilder,
-    /// They are there, and cannot be read: with their uids.
-    unread: HashMap<ObjectKey, Option<String>>,
+    /// Objects whose last version does not decode. Their last version that does is among the entries, if the list has one.
+    undecoded: HashMap<ObjectKey, Arc<Undecoded>>,
 }
 
 impl<P> Listed<P> {
     pub(super) fn new() -> Self {
-        let (entries, places, unread) = (Vec::new(), HashTable::new(), HashMap::new());
-        Self { entries, places, hasher: DefaultHashBuilder::default(), unread }
+        let (entries, places, undecoded) = (Vec::new(), HashTable::new(), HashMap::new());
+        Self { entries, places, hasher: DefaultHashBuilder::default(), undecoded }
     }
 
     /// Whether it was not there yet.
     pub(super) fn put(&mut self, entry: Entry<P>) -> bool {
+        self.undecoded.remove(&entry.key);
         let hash = self.hasher.hash_one(&entry.key);
         let known = self.places.find(hash, |(other, place)| *other == hash && self.entries[*place].key == entry.key);
         if let Some((_, place)) = known {
@@ -37,13 +40,13 @@ impl<P> Listed<P> {
     }
 
     /// Whether it was not there yet.
-    pub(super) fn unread(&mut self, Unread { key, uid }: Unread) -> bool {
-        self.unread.insert(key, uid).is_none()
+    pub(super) fn undecoded(&mut self, object: Arc<Undecoded>) -> bool {
+        self.undecoded.insert(object.key(), object).is_none()
     }
 
     /// A streamed list says so of what goes before it is whole.
     pub(super) fn deleted(&mut self, key: &ObjectKey) {
-        self.unread.remove(key);
+        self.undecoded.remove(key);
         let hash = self.hasher.hash_one(key);
         let found = self.places.find_entry(hash, |(other, place)| *other == hash && self.entries[*place].key == *key);
         let Ok(found) = found else { return };
@@ -58,9 +61,9 @@ impl<P> Listed<P> {
         }
     }
 
-    /// What there is, and what is there and cannot be read.
-    pub(super) fn whole(self) -> (Vec<Entry<P>>, Vec<Unread>) {
-        (self.entries, self.unread.into_iter().map(|(key, uid)| Unread { key, uid }).collect())
+    /// Returns the objects that decode, and those that do not.
+    pub(super) fn whole(self) -> (Vec<Entry<P>>, Vec<Arc<Undecoded>>) {
+        (self.entries, self.undecoded.into_values().collect())
     }
 }
 
@@ -74,8 +77,8 @@ mod tests {
         ObjectKey::cluster_scoped(name)
     }
 
-    fn unread(name: &str) -> Unread {
-        Unread { key: key(name), uid: None }
+    fn undecoded(name: &str) -> Arc<Undecoded> {
+        Arc::new(Undecoded::named(key(name), None))
     }
 
     fn put(listed: &mut Listed<u32>, name: &str, version: u32) -> bool {
@@ -87,26 +90,40 @@ mod tests {
         let mut listed = Listed::new();
         put(&mut listed, "a", 1);
         put(&mut listed, "b", 2);
-        listed.unread(unread("c"));
-        listed.unread(unread("d"));
+        listed.undecoded(undecoded("c"));
+        listed.undecoded(undecoded("d"));
         listed.deleted(&key("a"));
         listed.deleted(&key("b"));
         listed.deleted(&key("c"));
         put(&mut listed, "b", 3);
         let (entries, rest) = listed.whole();
         let entries: Vec<_> = entries.iter().map(|entry| (entry.key.name(), *entry.object)).collect();
-        assert_eq!((entries, rest), (vec![("b", 3)], vec![unread("d")]));
+        let rest: Vec<_> = rest.iter().map(|object| object.key()).collect();
+        assert_eq!((entries, rest), (vec![("b", 3)], vec![key("d")]));
     }
 
     #[test]
     fn what_is_named_again_and_again_is_there_once_and_as_it_was_last() {
         let mut listed = Listed::new();
-        assert!(put(&mut listed, "a", 0) && listed.unread(unread("b")));
+        assert!(put(&mut listed, "a", 0) && listed.undecoded(undecoded("b")));
         for version in 1..1000 {
-            assert!(!put(&mut listed, "a", version) && !listed.unread(unread("b")));
+            assert!(!put(&mut listed, "a", version) && !listed.undecoded(undecoded("b")));
         }
-        assert_eq!((listed.entries.len(), listed.places.len(), listed.unread.len()), (1, 1, 1));
+        assert_eq!((listed.entries.len(), listed.places.len(), listed.undecoded.len()), (1, 1, 1));
         assert_eq!(*listed.entries[0].object, 999);
+    }
+
+    #[test]
+    fn an_object_of_a_list_is_undecoded_if_its_last_version_is() {
+        let mut listed = Listed::new();
+        for name in ["decodes again", "decodes no longer"] {
+            put(&mut listed, name, 1);
+            listed.undecoded(undecoded(name));
+        }
+        put(&mut listed, "decodes again", 2);
+        let (entries, rest) = listed.whole();
+        assert_eq!(entries.iter().map(|entry| *entry.object).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(rest.iter().map(|object| object.key()).collect::<Vec<_>>(), [key("decodes no longer")]);
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 //!
 //! What holds, whatever the server does:
 //! * the sink is told of versions in the order the server gives them out; after a gap it is told everything anew;
-//! * an object that cannot be decoded is reported and passed over, the others go on; a list says that it is there;
+//! * an object that does not decode is reported as such, and does not affect others;
 //! * a list that fails in one way is asked for in the other (see [`way`]); one whose pages are gone before they were asked for, or do not end, is asked for at once as a
 //!   whole, once (see [`pages`]);
 //! * however long a list is, other tasks get their turn while it is read (see [`turn`]);
@@ -38,7 +38,7 @@ pub(crate) use self::{
     failure::Failure,
     pace::Pace,
     place::Place,
-    sink::{Sink, Unread},
+    sink::Sink,
 };
 use self::{
     failure::{broken, silent},
@@ -295,8 +295,8 @@ impl<S: Sink> Reflector<S> {
     }
 
     fn all(&self, listed: Listed<S::Payload>, version: &str) {
-        let (entries, unread) = listed.whole();
-        self.sink.all(entries, unread, revision(version));
+        let (entries, undecoded) = listed.whole();
+        self.sink.all(entries, undecoded, revision(version));
         self.sink.well();
     }
 

@@ -2,36 +2,29 @@
 //!
 //! What holds: of each object either the sink is told, or it is reported as one that cannot be decoded; that it has no version keeps nobody from being told.
 
-use super::{Reflector, Sink, Unread, listed::Listed, revision, wire};
+use super::{Reflector, Sink, listed::Listed, revision, wire};
 use crate::{
     cache::store::Entry,
-    object::{ObjectKey, Payload},
+    object::{Payload, Undecodable},
 };
 use serde_json::value::RawValue;
 use std::sync::Arc;
-
-/// What can be told of an object that cannot be decoded.
-pub(super) struct Trace {
-    key: Option<ObjectKey>,
-    uid: Option<String>,
-    revision: Option<u64>,
-}
 
 impl<S: Sink> Reflector<S> {
     /// Whether the list has named it for the first time.
     pub(super) fn list_one(&self, object: &RawValue, listed: &mut Listed<S::Payload>) -> bool {
         match self.decode(object) {
             Ok(entry) => listed.put(entry),
-            Err(Trace { key: Some(key), uid, .. }) => listed.unread(Unread { key, uid }),
-            Err(Trace { key: None, .. }) => false,
+            Err(Undecodable { object: Some(object), .. }) => listed.undecoded(object),
+            Err(Undecodable { object: None, .. }) => false,
         }
     }
 
     /// It was in the list, and has gone since.
     pub(super) fn unlist(&self, object: &RawValue, listed: &mut Listed<S::Payload>) {
         match self.decode(object) {
-            Ok(Entry { key, .. }) | Err(Trace { key: Some(key), .. }) => listed.deleted(&key),
-            Err(Trace { key: None, .. }) => {}
+            Ok(Entry { key, .. }) | Err(Undecodable { key: Some(key), .. }) => listed.deleted(&key),
+            Err(Undecodable { key: None, .. }) => {}
         }
     }
 
@@ -42,16 +35,18 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Gives the version it is at, if it has one.
-    pub(super) fn put(&self, decoded: Result<Entry<S::Payload>, Trace>) -> Option<String> {
+    pub(super) fn put(&self, decoded: Result<Entry<S::Payload>, Undecodable>) -> Option<String> {
         match decoded {
             Ok(entry) => {
                 let version = entry.object.meta().resource_version().map(str::to_owned);
                 self.sink.put(entry, version.as_deref().map_or(0, revision));
                 version
             }
-            // It happened, and is not to be told again.
-            Err(Trace { revision, .. }) => {
-                self.sink.nothing_up_to(revision?);
+            Err(Undecodable { object, revision, .. }) => {
+                match object {
+                    Some(object) => self.sink.put_undecoded(object, revision.unwrap_or_default()),
+                    None => self.sink.nothing_up_to(revision?),
+                }
                 revision.map(|revision| revision.to_string())
             }
         }
@@ -65,8 +60,8 @@ impl<S: Sink> Reflector<S> {
                 version
             }
             Err(what) => {
-                let (key, at) = (what.key.clone(), what.revision);
-                self.sink.undecodable(what);
+                self.sink.undecodable(&what);
+                let Undecodable { key, revision: at, .. } = what;
                 match key {
                     Some(key) => self.sink.deleted(&key, None, at.unwrap_or_default()),
                     None => self.sink.nothing_up_to(at?),
@@ -76,13 +71,12 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    pub(super) fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Trace> {
+    pub(super) fn decode(&self, object: &RawValue) -> Result<Entry<S::Payload>, Undecodable> {
         match self.sink.decoder().decode::<S::Payload>(object.get().as_bytes()) {
             Ok(payload) => Ok(self.entry(payload, object.get().len())),
             Err(what) => {
-                let trace = Trace { key: what.key.clone(), uid: what.uid.clone(), revision: what.revision };
-                self.sink.undecodable(what);
-                Err(trace)
+                self.sink.undecodable(&what);
+                Err(what)
             }
         }
     }

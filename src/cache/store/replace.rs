@@ -22,6 +22,15 @@ pub(crate) enum About<'a> {
     Those(&'a dyn Fn(&ObjectKey) -> bool),
 }
 
+impl About<'_> {
+    pub(crate) fn is_about(self, key: &ObjectKey) -> bool {
+        match self {
+            Self::Namespace(namespace) => key.namespace().unwrap_or_default() == namespace,
+            Self::Those(are) => are(key),
+        }
+    }
+}
+
 impl<P: 'static> Store<P> {
     /// Make the objects exactly these, at once; gives what that changed. An object that `is_same` as the one there is is dropped, and the old one
     /// stays: who holds it holds the current one. What is not among those that it is `about` stays too, and so do those to be `kept`, unless they are

@@ -1,7 +1,7 @@
 //! Objects that do not fit their type, or no longer.
 
 use super::*;
-use crate::cache::reflect::Unread;
+use crate::object::Undecoded;
 use k8s_openapi::NamespaceResourceScope;
 use kube_client::api::{Patch, PatchParams};
 use kube_core::{ObjectMeta, Resource};
@@ -127,7 +127,7 @@ fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
         Entry::new(object.key(), Arc::new(object), 7)
     };
     let key = |name: &str| ObjectKey::cluster_scoped(name);
-    let unread = |name: &str| Unread { key: key(name), uid: None };
+    let unread = |name: &str| Arc::new(Undecoded::named(key(name), None));
     let mut cursor = core.subscribe();
     part.all(vec![entry("a"), entry("b")], vec![unread("c")], 10);
     assert_eq!((core.store.len(), core.stats().approximate_bytes), (2, 14), "c never could be read");
@@ -161,7 +161,7 @@ fn what_cannot_be_read_stays_as_it_was_unless_it_is_known_to_be_another_one() {
         part.all(vec![Entry::new(key.clone(), Arc::new(object), 7)], Vec::new(), 10);
         let mut cursor = core.subscribe();
         while cursor.try_next().is_some() {}
-        part.all(Vec::new(), vec![Unread { key: key.clone(), uid: said.map(Into::into) }], 20);
+        part.all(Vec::new(), vec![Arc::new(Undecoded::named(key.clone(), said))], 20);
         assert_eq!(core.store.get(&key).is_some(), stays, "{known:?}, {said:?}");
         let gone = matches!(cursor.try_next(), Some(Item::Event(Event::Delete { state_unknown: true, .. })));
         assert_eq!(gone, !stays, "{known:?}, {said:?}");
