@@ -38,9 +38,11 @@ pub enum Event<K = AnyKind> {
         /// The deletion itself was missed: the object may have changed before it went.
         state_unknown: bool,
     },
-    /// Something happened outside the cluster that concerns the object, or an informer received a version of the object that does not decode.
+    /// Something happened outside the cluster that concerns the object, or an informer received a
+    /// version of the object that does not decode.
     Generic {
-        /// Often only a name, see [`Object::named`]. From an informer: the metadata of the object. `decode` returns why the rest does not decode.
+        /// Often only a name, see [`Object::named`]. From an informer: the metadata of the object.
+        /// `decode` returns why the rest does not decode.
         object: Object<K>,
     },
 }

@@ -5,8 +5,9 @@
 //! has nothing to say before it was listed; the objects of one that leaves are gone, as if a list had not shown them any more.
 //!
 //! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. An object that does not decode keeps its last good state in the store, if it had one, until it decodes again or is gone. Meanwhile it is among the
-//! [undecoded objects](super::undecoded).
+//! became. An object that does not decode keeps its last good state in the store, if it had one,
+//! until it decodes again or is gone. Meanwhile it is among the [undecoded
+//! objects](super::undecoded).
 
 use super::{
     erased::Settled,
@@ -334,9 +335,11 @@ impl<P: Payload> Core<P> {
         self.store.snapshot().iter().max_by_key(|entry| entry.bytes).map(measured)
     }
 
-    /// Replaces the objects that a list is `about`, and publishes the changes. Returns their number.
+    /// Replaces the objects that a list is `about`, and publishes the changes. Returns their
+    /// number.
     ///
-    /// An object that does not decode keeps its last good state, unless its uid shows that it was created again.
+    /// An object that does not decode keeps its last good state, unless its uid shows that it was
+    /// created again.
     pub(super) fn replace(
         &self,
         about: About<'_>,
@@ -348,8 +351,9 @@ impl<P: Payload> Core<P> {
         let keys: HashSet<_> = undecoded.iter().map(|object| object.key()).collect();
         let is_known = |one: &&Arc<Undecoded>| self.store.get(&one.key()).is_some_and(|known| one.may_be(known.meta()));
         let kept: Vec<_> = undecoded.iter().filter(is_known).map(|one| one.key()).collect();
+        let mut is_new = false;
         for object in undecoded {
-            self.undecoded.put(object);
+            is_new |= self.undecoded.put(object);
         }
         let is_same = |old: &P, new: &P| listing != Listing::SetBack && is_same(old, new);
         let count = self.fan.write(|publisher| {
@@ -360,7 +364,7 @@ impl<P: Payload> Core<P> {
             count
         });
         self.undecoded.retain(|key| keys.contains(key) || !about.is_about(key));
-        if !keys.is_empty() {
+        if is_new {
             self.fan.wake();
         }
         count

@@ -170,7 +170,8 @@ impl<P: Payload> Feed for Subscribed<P> {
         match self.cursor.poll_next(cx) {
             Poll::Ready(Some(Item::Event(event))) => Poll::Ready(Some(Fed::Event(event.into()))),
             Poll::Ready(Some(Item::InitialDone)) => {
-                // Reported after the undecoded objects of the first list, which are initial as well.
+                // Reported after the undecoded objects of the first list, which are initial as
+                // well.
                 self.initial_done = true;
                 self.poll_next(cx)
             }

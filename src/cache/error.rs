@@ -178,7 +178,8 @@ pub enum CacheError {
         "no client can be made as configured: {0}: look at the address, the certificates and the credentials in it"
     )]
     Connection(#[source] kube_client::Error),
-    /// The object exists, and its current version does not decode. A typed informer keeps no older version for `get`.
+    /// The object exists, and its current version does not decode. A typed informer keeps no older
+    /// version for `get`.
     #[error(
         "cannot decode {kind} {key}: {error}; make the type accept what the API server returns, or declare the kind with `.compact()`"
     )]

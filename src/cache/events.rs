@@ -14,8 +14,9 @@ use std::{fmt, future::poll_fn};
 /// the number of objects, and the last state is always told. Of an object that was changed and then deleted two are left, the last change and the deletion; of one that
 /// came and went meanwhile, none.
 ///
-/// An object that does not decode is an [`Event::Generic`] with its metadata, once for each version that does not decode. An informer that starts, or a new
-/// [`Events`], reports those that there are. Its last good state, if there was one, stays that of the other events.
+/// An object that does not decode is an [`Event::Generic`] with its metadata, once for each version
+/// that does not decode. An informer that starts, or a new [`Events`], reports those that there
+/// are. Its last good state, if there was one, stays that of the other events.
 ///
 /// With a [resync](super::Select::resync) every object is told again once in a period, that of its namespace if there is one, as an update whose `old` is its `new`.
 pub struct Events<K> {

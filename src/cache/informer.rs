@@ -178,8 +178,9 @@ impl<K: KubeObject> Informer<K> {
 
     /// Returns one object, or `None` if there is none.
     ///
-    /// Errors: [`NotKept`](CacheError::NotKept) if nothing is kept of its namespace, [`Undecodable`](CacheError::Undecodable) if the object's current version does
-    /// not decode, and [`Decode`](CacheError::Decode) if a compact informer's object does not decode as a `K`.
+    /// Errors: [`NotKept`](CacheError::NotKept) if nothing is kept of its namespace,
+    /// [`Undecodable`](CacheError::Undecodable) if the object's current version does not decode,
+    /// and [`Decode`](CacheError::Decode) if a compact informer's object does not decode as a `K`.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
         let found = match self.typed() {
             Some(core) if core.is_listed() => match core.undecoded.get(key) {
@@ -229,11 +230,13 @@ impl<K: KubeObject> Informer<K> {
         })
     }
 
-    /// The objects that `query` is about, all as they were at one moment. A namespace of which nothing is kept is an error.
+    /// The objects that `query` is about, all as they were at one moment. A namespace of which
+    /// nothing is kept is an error.
     ///
-    /// An object whose current version does not decode is in the list with its last good state, or is left out if it never decoded. [`InformerStats::undecoded`]
-    /// counts such objects, and [`get`](Self::get) returns the error. A compact informer decodes objects when they are read: there, an object that does not decode
-    /// as a `K` fails the list.
+    /// An object whose current version does not decode is in the list with its last good state, or
+    /// is left out if it never decoded. [`InformerStats::undecoded`] counts such objects, and
+    /// [`get`](Self::get) returns the error. A compact informer decodes objects when they are read:
+    /// there, an object that does not decode as a `K` fails the list.
     ///
     /// For objects that are kept, or handed on; who only looks at them takes a [`view`](Self::view).
     pub fn list(&self, query: &Query<K>) -> Result<Vec<Arc<K>>, CacheError> {

@@ -74,8 +74,9 @@ pub struct InformerStats {
     pub relists: u64,
     /// Watches after the first one. Servers end one after some minutes.
     pub watch_restarts: u64,
-    /// Number of objects that do not decode now. `get` returns [`Undecodable`](super::CacheError::Undecodable) for each. Lists and views have its last
-    /// good state, or leave it out if there was none.
+    /// Number of objects that do not decode now. `get` returns
+    /// [`Undecodable`](super::CacheError::Undecodable) for each. Lists and views have its last good
+    /// state, or leave it out if there was none.
     pub undecoded: usize,
     /// Objects that did not fit the type, each time one came.
     ///

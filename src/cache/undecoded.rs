@@ -1,10 +1,12 @@
 //! The objects of one informer that do not decode, each as it came last.
 //!
-//! The store keeps their last good state, or nothing. A read of one object looks here first, so that it returns the error
-//! and not a state that is out of date. Subscriptions report each version that does not decode once.
+//! The store keeps their last good state, or nothing. A read of one object looks here first, so
+//! that it returns the error and not a state that is out of date. Subscriptions report each version
+//! that does not decode once.
 //!
-//! Invariant: an object is here from before the store publishes the revision at which it did not decode until after the
-//! store shows that it decodes again or is gone. So a read never returns an older state after it returned the error.
+//! Invariant: an object is here from before the store publishes the revision at which it did not
+//! decode until after the store shows that it decodes again or is gone. So a read never returns an
+//! older state after it returned the error.
 
 use crate::object::{ObjectKey, Undecoded};
 use hashbrown::HashMap;
@@ -22,7 +24,8 @@ pub(super) struct UndecodedObjects {
     objects: RwLock<HashMap<ObjectKey, Numbered>>,
     /// Number of objects. Lets reads skip the lock while there are none.
     len: AtomicUsize,
-    /// Number given to the last object that came. Lets subscriptions skip the lock while nothing is new.
+    /// Number given to the last object that came. Lets subscriptions skip the lock while nothing is
+    /// new.
     last: AtomicU64,
 }
 
@@ -75,7 +78,8 @@ impl UndecodedObjects {
         }
     }
 
-    /// Returns the objects that came after the number `seen`, in that order, and moves `seen` to the last one.
+    /// Returns the objects that came after the number `seen`, in that order, and moves `seen` to
+    /// the last one.
     pub(super) fn since(&self, seen: &mut u64) -> Vec<Arc<Undecoded>> {
         if self.last.load(Acquire) == *seen {
             return Vec::new();

@@ -23,8 +23,9 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// A read of one object is about the writes of that object, a list about those of its kind, in its namespace if it has one; both about writes whose answer was
 /// in when the read began, and no later ones. Writes never wait. What the cache's selectors leave out is not waited for.
 ///
-/// In a reconcile, a read by default waits only for what that reconcile wrote, through any client with the cache. It does not wait for what a task wrote that the
-/// reconcile spawned, nor for other reconciles.
+/// In a reconcile, a read by default waits only for what that reconcile wrote, through any client
+/// with the cache. It does not wait for what a task wrote that the reconcile spawned, nor for other
+/// reconciles.
 ///
 /// When the cache has ended, or the informer was removed, nothing more is shown: a read that is to show own writes is
 /// [`Ended`](crate::cache::CacheError::Ended) or [`Removed`](crate::cache::CacheError::Removed) then, and `client.live()` the way. With
@@ -48,9 +49,10 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// In a reconcile, the policy of the [controller](crate::controller::Options::consistency). By default, a read waits for what the same reconcile wrote,
-    /// at most 5 s, and for nothing else. The next reconcile of the request starts once the cache has caught up. Outside of a reconcile,
-    /// [`Block`](Self::Block) of 5 s. This is the default.
+    /// In a reconcile, the policy of the [controller](crate::controller::Options::consistency). By
+    /// default, a read waits for what the same reconcile wrote, at most 5 s, and for nothing else.
+    /// The next reconcile of the request starts once the cache has caught up. Outside of a
+    /// reconcile, [`Block`](Self::Block) of 5 s. This is the default.
     #[default]
     Defer,
     /// Wait, at most this long; then it is [`Behind`](crate::cache::CacheError::Behind).
@@ -81,7 +83,8 @@ impl Client {
         Ok(cache.caught_up(&token, bound).await?)
     }
 
-    /// Returns the token whose writes a read from this cache waits for here, and for how long at most.
+    /// Returns the token whose writes a read from this cache waits for here, and for how long at
+    /// most.
     fn awaited(&self, cache: &Cache) -> Option<(Token, Duration)> {
         let of_client = |bound| Some((self.0.family.token.clone(), bound));
         match self.0.settings.consistency {
@@ -194,7 +197,8 @@ mod tests {
         /// A synced cache that hears of changes to config maps after `lag`.
         async fn new(lag: Duration) -> Self {
             let server = ApiServer::new(Options::default()).expect("a server without data starts");
-            // The first watch reports that there is nothing, and breaks. The next one is answered late.
+            // The first watch reports that there is nothing, and breaks. The next one is answered
+            // late.
             server.faults().add(Fault::on("watch configmaps").drop_watch_after(1).times(1));
             server.faults().add(Fault::on("watch configmaps").delay(lag));
             let kube = kube_client::Client::new(server.service(), "default");

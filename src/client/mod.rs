@@ -6,7 +6,8 @@
 //! * [`Client::dynamic`] has the verbs for a kind that is named at run time; its resource is [discovered](Client::discover), never guessed.
 //! * [`Client::create_or_patch`] makes an object as it is wanted, whether it is there or not; [`owner`] says what goes with what, and [`Client::finalizer`]
 //!   what has to be done before.
-//! * Cached reads show what was written through the same client before; in a reconcile, what that reconcile wrote: [`Consistency`].
+//! * Cached reads show what was written through the same client before; in a reconcile, what that
+//!   reconcile wrote: [`Consistency`].
 //! * [`Error`] tells conflicts and absences apart; [`IgnoreNotFound`] drops the latter.
 //! * [`Interceptor`] lets a test answer in the server's place, or lose the answer.
 //!

@@ -39,9 +39,12 @@ pub struct Options {
     pub cancel_superseded: Option<bool>,
     /// What reads do that leave it to the controller, while the cache does not show what was written before.
     ///
-    /// * [`Consistency::Defer`]: a read of an object that the same reconcile wrote, and a list of a kind that it wrote to, wait until the cache shows the
-    ///   write, at most 5 s. Other reads do not wait. The next reconcile of the request starts once the caches show the writes, or after 5 s.
-    /// * [`Consistency::Block`]: reads wait for all writes of the client that reads. The next reconcile is not held back.
+    /// * [`Consistency::Defer`]: a read of an object that the same reconcile wrote, and a list of a
+    ///   kind that it wrote to, wait until the cache shows the write, at most 5 s. Other reads do
+    ///   not wait. The next reconcile of the request starts once the caches show the writes, or
+    ///   after 5 s.
+    /// * [`Consistency::Block`]: reads wait for all writes of the client that reads. The next
+    ///   reconcile is not held back.
     /// * [`Consistency::Ignore`]: reads do not wait, and the next reconcile is not held back.
     ///
     /// A write that was on its way when its run was cut off, by `reconcile_timeout` or `cancel_superseded`, is not known to have happened, and not waited for.

@@ -82,9 +82,9 @@ impl fmt::Display for Undecodable {
             None => write!(f, "cannot decode an object of kind {kind}: ")?,
         }
         if kind == "Secret" {
-            f.write_str(&self.reason())?
+            f.write_str(&self.reason())?;
         } else {
-            write!(f, "{error}")?
+            write!(f, "{error}")?;
         }
         f.write_str("; make the type accept what the API server returns, or declare the kind with `.compact()`")
     }

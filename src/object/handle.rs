@@ -128,8 +128,8 @@ impl<K: KubeObject> Object<K> {
     /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
     /// who hold it.
     ///
-    /// Errors: the object does not fit `K`. In the events of a typed informer, only [`Event::Generic`](crate::event::Event::Generic)
-    /// has such an object.
+    /// Errors: the object does not fit `K`. In the events of a typed informer, only
+    /// [`Event::Generic`](crate::event::Event::Generic) has such an object.
     pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
         self.body.decode()
     }

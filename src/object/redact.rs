@@ -1,15 +1,17 @@
 //! Decoder messages without the values that they quote.
 //!
-//! Messages reach logs, and the errors that reconcilers return, which are logged too. A message of serde quotes the value
-//! that does not fit, and that value may be a password.
+//! Messages reach logs, and the errors that reconcilers return, which are logged too. A message of
+//! serde quotes the value that does not fit, and that value may be a password.
 
-/// Replaces a message about a [`Secret`](k8s_openapi::api::core::v1::Secret) that a type's own code made.
+/// Replaces a message about a [`Secret`](k8s_openapi::api::core::v1::Secret) that a type's own code
+/// made.
 const HIDDEN: &str = "a value does not fit its type";
 
 /// Returns the message of `error` without values of the object's fields.
 ///
-/// Removes the value from the messages that serde makes, and the text in double quotes from others. Of a `Secret` no other
-/// message is kept, because a type's own code can put a value anywhere. Field names and the position stay.
+/// Removes the value from the messages that serde makes, and the text in double quotes from others.
+/// Of a `Secret` no other message is kept, because a type's own code can put a value anywhere.
+/// Field names and the position stay.
 pub(super) fn redacted(kind: &str, error: &serde_json::Error) -> String {
     let text = error.to_string();
     let (message, position) = text.rfind(" at line ").map_or((&*text, ""), |at| text.split_at(at));

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 /// An object that does not decode as the informer's representation.
 ///
-/// Predicates and handlers see its metadata, so mapping by key, labels and owners works. Decoding it returns the reason.
+/// Predicates and handlers see its metadata, so mapping by key, labels and owners works. Decoding
+/// it returns the reason.
 #[derive(Debug)]
 pub(crate) struct Undecoded {
     metadata: Arc<MetadataOnly>,
@@ -53,18 +54,16 @@ impl Undecoded {
         &self.reason
     }
 
-    /// Whether this may be the known object: a uid that differs tells that it was deleted and created again.
+    /// Whether this may be the known object: a uid that differs tells that it was deleted and
+    /// created again.
     pub(crate) fn may_be(&self, known: Meta<'_>) -> bool {
         self.uid().zip(known.uid()).is_none_or(|(uid, known)| uid == known)
     }
 
     /// Whether this is the same version of the same object.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let identity = |object: &Self| {
-            let meta = object.meta();
-            (meta.uid().map(str::to_owned), meta.resource_version().map(str::to_owned))
-        };
-        identity(self) == identity(other) && self.reason == other.reason
+        let (this, that) = (self.meta(), other.meta());
+        this.uid() == that.uid() && this.resource_version() == that.resource_version() && self.reason == other.reason
     }
 
     pub(super) fn decode<K: KubeObject>(&self) -> Result<Arc<K>, DecodeError> {

@@ -37,7 +37,8 @@ async fn read(client: &Client, request: &Request) -> Result<String> {
 }
 
 steersman::env_test! {
-    /// The predicate drops all updates, because config maps have no generation. It cannot compare what does not decode.
+    /// The predicate drops all updates, because config maps have no generation. It cannot compare
+    /// what does not decode.
     async fn a_reconcile_of_an_object_that_does_not_decode_meets_the_error_once(env: Env) -> anyhow::Result<()> {
         let world = World::new(&env).await?;
         let paint = async |name: &str, color: &str| {

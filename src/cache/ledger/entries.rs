@@ -1,7 +1,9 @@
 //! The writes that are not shown yet: by key, and by what their part has to reach.
 //!
-//! What holds: an entry that wants a revision is under it in the part that its object would come from, as is a deletion that is after a pending version, and every entry of a key is under that key. There are
-//! no more than [`MOST`], but for those that somebody waits for. What is written beyond that is not told apart any more: it becomes one entry for its part, which
+//! What holds: an entry that wants a revision is under it in the part that its object would come
+//! from, as is a deletion that is after a pending version, and every entry of a key is under that
+//! key.
+//! There are no more than [`MOST`], but for those that somebody waits for. What is written beyond that is not told apart any more: it becomes one entry for its part, which
 //! is for everybody and everything there. So whoever asks waits for too much and never for too little. A delete beyond that, whose revision nobody knows, is not waited for.
 
 use super::{Writer, sync::Instant};
@@ -51,8 +53,8 @@ pub(super) enum Wants {
     Gone {
         uid: String,
         or_deleting: bool,
-        /// Revision of the last write before the deletion that the informer has still to be told of. 0 if there is
-        /// none. Until the informer reaches it, an absent object may come back.
+        /// Revision of the last write before the deletion that the informer has still to be told
+        /// of. 0 if there is none. Until the informer reaches it, an absent object may come back.
         after: u64,
         /// The informer was told that the object is gone, and not that it came back.
         told: bool,
@@ -149,7 +151,8 @@ impl Entries {
 
     /// Moves a part to this revision, and returns the entries that it shows there.
     ///
-    /// A deletion is among them if the informer was told of it. Otherwise it waits for that alone from now on.
+    /// A deletion is among them if the informer was told of it. Otherwise it waits for that alone
+    /// from now on.
     pub(super) fn reach(&mut self, part: &str, revision: u64) -> Vec<Id> {
         let Some(part) = self.parts.get_mut(part) else { return Vec::new() };
         let mut reached: Vec<_> = part.revisions.range(..=(revision, Id::MAX)).copied().collect();
@@ -203,7 +206,8 @@ impl Entries {
         self.all.get_mut(&id)
     }
 
-    /// Returns whether the informer will have the object after all pending writes: the last one is inside its selectors.
+    /// Returns whether the informer will have the object after all pending writes: the last one is
+    /// inside its selectors.
     pub(super) fn will_have(&self, key: &ObjectKey) -> bool {
         let versions = self.of(key).filter_map(|(_, entry)| Some((entry.wants.revision()?, &entry.wants)));
         let last = versions.max_by_key(|(revision, _)| *revision);

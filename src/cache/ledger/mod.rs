@@ -6,8 +6,10 @@
 //! * a create, update or patch, and a delete that only marked the object, is shown once the informer is at the answer's resource version: the server tells
 //!   versions in order, and bookmarks count. Of several namespaces, each with a watch of its own, the one of the object counts;
 //! * a delete is shown once the informer was told that the object with this uid is gone: its answer has no resource version. So that this is
-//!   never missed, a delete is announced before it is sent, and what is told meanwhile is kept. An informer that is declared meanwhile is told with the answer.
-//!   An object that left the informer's selectors is told gone as well, so a delete is not shown before the informer has reached the last write before it;
+//!   never missed, a delete is announced before it is sent, and what is told meanwhile is kept. An
+//!   informer that is declared meanwhile is told with the answer. An object that left the
+//!   informer's selectors is told gone as well, so a delete is not shown before the informer has
+//!   reached the last write before it;
 //! * a write that takes the last finalizer off a marked object deletes it too;
 //! * deletes of a collection are shown once each object is gone, or marked.
 //!

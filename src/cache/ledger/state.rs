@@ -162,10 +162,12 @@ impl State {
         }
     }
 
-    /// Notes in the deletions what the informer was told of their objects, and returns those that this shows.
+    /// Notes in the deletions what the informer was told of their objects, and returns those that
+    /// this shows.
     ///
-    /// An object that the informer's selectors let in again after it left is told gone before it is deleted. So a
-    /// deletion that is after a version which the informer has not reached is not shown yet.
+    /// An object that the informer's selectors let in again after it left is told gone before it is
+    /// deleted. So a deletion that is after a version which the informer has not reached is not
+    /// shown yet.
     fn gone(&mut self, part: &str, told: &Told<'_>) -> Vec<Id> {
         let mut shown = self.candidates(part, told);
         shown.retain(|id| {

@@ -15,7 +15,8 @@ pub(super) struct Listed<P> {
     /// Where they are, with the hash of their keys.
     places: HashTable<(u64, usize)>,
     hasher: DefaultHashBuilder,
-    /// Objects whose last version does not decode. Their last version that does is among the entries, if the list has one.
+    /// Objects whose last version does not decode. Their last version that does is among the
+    /// entries, if the list has one.
     undecoded: HashMap<ObjectKey, Arc<Undecoded>>,
 }
 

@@ -12,7 +12,8 @@ pub(crate) trait Sink: Send + Sync {
     type Payload: Payload;
 
     fn decoder(&self) -> &Decoder;
-    /// Replaces all objects by these, at this revision. Those `undecoded` are on the server as well.
+    /// Replaces all objects by these, at this revision. Those `undecoded` are on the server as
+    /// well.
     fn all(&self, entries: Vec<Entry<Self::Payload>>, undecoded: Vec<Arc<Undecoded>>, revision: u64);
     /// It is there, and so is what [`deleted`](Self::deleted) says: handlers need not hear of either before [`tell`](Self::tell).
     fn put(&self, entry: Entry<Self::Payload>, revision: u64);

@@ -319,8 +319,9 @@ proptest! {
     }
 }
 
-/// Found by the test above: an object leaves the selectors, comes back, and is deleted before the informer hears of any
-/// of it. The first event says that the object is gone, and the next one brings it back.
+/// Found by the test above: an object leaves the selectors, comes back, and is deleted before the
+/// informer hears of any of it. The first event says that the object is gone, and the next one
+/// brings it back.
 #[test]
 fn a_read_does_not_show_a_deleted_object_that_had_left_the_selectors_before() {
     let write = |inside| Step::Write { object: 1, ours: true, mark: false, inside };
