@@ -45,6 +45,15 @@ pub enum Error {
         /// The part of the response that did not arrive.
         timeout: ResponseTimeout,
     },
+    /// A live list does not end: the API server returned the same page again, or page after page without
+    /// objects, also when it was asked for all objects at once.
+    #[error("cannot list {kind}: {reason}; check the proxies between this process and the API server")]
+    EndlessList {
+        /// Kind of the objects.
+        kind: String,
+        /// What the API server repeats.
+        reason: &'static str,
+    },
     /// The answer does not fit the type.
     #[error(transparent)]
     Decode(#[from] DecodeError),

@@ -55,6 +55,7 @@ mod finalizer;
 mod intercept;
 mod limits;
 mod link;
+mod live_list;
 pub mod owner;
 mod patch;
 mod read;
