@@ -158,7 +158,7 @@ impl Gate {
         });
         let error = match asked.await {
             Ok(Ok(answer)) => return Ok(answer.status),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => error.describe(),
             Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
         };
         tracing::warn!(

@@ -4,16 +4,8 @@
 //! that has lost its server says so of everything, and nobody's objects are gone because of it.
 
 use super::{Cache, select::Resource};
-use kube_client::{
-    Client, Error,
-    discovery::{self, pinned_kind},
-};
-use kube_core::GroupVersionKind;
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// How long the answer may take.
-const ANSWER: Duration = Duration::from_mins(1);
+use crate::client::{Link, served_resources};
+use kube_core::{ApiResource, GroupVersionKind};
 
 pub(super) enum Found {
     At(Resource),
@@ -32,26 +24,18 @@ impl Cache {
 }
 
 /// An error if the server did not say, in its words.
-pub(super) async fn discover(client: &Client, gvk: &GroupVersionKind) -> Result<Found, String> {
-    let asked = timeout(ANSWER, ask(client, gvk)).await;
-    asked.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())))
-}
-
-async fn ask(client: &Client, gvk: &GroupVersionKind) -> Result<Found, String> {
-    let nowhere = || Ok(Found::Nowhere(format!("the server has no {} in {}", gvk.kind, gvk.api_version())));
-    match pinned_kind(client, gvk).await {
-        Ok((api, capabilities)) => {
-            Ok(Found::At(Resource { api, namespaced: capabilities.scope == discovery::Scope::Namespaced }))
-        }
-        Err(Error::Discovery(_)) => nowhere(),
-        Err(Error::Api(status)) if status.code == 404 && !gvk.group.is_empty() => {
-            let listed = client.list_api_groups().await.map_err(|error| error.to_string())?;
-            let mut groups = listed.groups.iter().filter(|group| group.name == gvk.group);
-            if groups.any(|group| group.versions.iter().any(|version| version.version == gvk.version)) {
-                return Err(format!("{} is listed, but not there: {}", gvk.api_version(), status.message));
-            }
-            nowhere()
-        }
-        Err(error) => Err(error.to_string()),
-    }
+pub(super) async fn discover(link: &Link, gvk: &GroupVersionKind) -> Result<Found, String> {
+    let served = served_resources(link, gvk).await.map_err(|error| error.describe())?.unwrap_or_default();
+    let mut resources = served.resources.into_iter();
+    let Some(found) = resources.find(|listed| listed.kind == gvk.kind && !listed.name.contains('/')) else {
+        return Ok(Found::Nowhere(format!("the server has no {} in {}", gvk.kind, gvk.api_version())));
+    };
+    let api = ApiResource {
+        group: gvk.group.clone(),
+        version: gvk.version.clone(),
+        api_version: gvk.api_version(),
+        kind: found.kind,
+        plural: found.name,
+    };
+    Ok(Found::At(Resource { api, namespaced: found.namespaced }))
 }

@@ -203,6 +203,7 @@ mod tests {
     use super::*;
     use crate::{
         cache::{Cache, CacheOptions, Namespaces, Query, Select, life::Life, plan::Plan},
+        client::Connection,
         object::{Metadata, ObjectKey},
     };
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -237,7 +238,8 @@ mod tests {
         let life = Life::new(gvk.clone(), plan.scope.clone());
         let (set_of, held) = (Some(set.clone()), OnceLock::new());
         let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: set_of, held };
-        let site = Site { informer: &informer, client: &client.clone().into(), resource: &resource };
+        let link = Connection::from(client.clone()).client().expect("a ready client");
+        let site = Site { informer: &informer, client: &link, resource: &resource };
         let mut loops = Loops::default();
         let synced = core.clone().synced();
         timeout(Duration::from_mins(1), first(synced, loops.keep(&site))).await.expect("it syncs");

@@ -4,7 +4,7 @@
 //! controller waits in its queue. That a gateway has waited for too long does not say that nothing was done: a create whose name the server finds, sent again,
 //! makes two objects.
 
-use super::{Link, discreet::discreet, drive::ByWhoAsks};
+use super::{ConnectionOptions, Link, discreet::discreet, drive::ByWhoAsks};
 use kube_client::{Client, Config, client::ClientBuilder};
 use std::fmt;
 
@@ -15,37 +15,51 @@ use std::fmt;
 /// from a configuration do not, whatever its `default_retry` says: what is refused is an error that says [how long](super::Error::retry_after) to wait, and
 /// controllers do. And the cache makes another one for watches, each of which drives a connection of its own: no thread is woken for each event. A ready
 /// client is used as it was built: set `default_retry` to false in its configuration.
+///
+/// Requests have the default [`ConnectionOptions`]. [`with_options`](Self::with_options) sets others.
 #[derive(Clone)]
-#[non_exhaustive]
-pub enum Connection {
-    /// What clients are made from, on the runtime that they are made in.
+pub struct Connection {
+    target: Target,
+    options: ConnectionOptions,
+}
+
+#[derive(Clone)]
+enum Target {
+    /// Clients are built from it on the current runtime.
     Config(Box<Config>),
-    /// What is used as it is.
     Client(Client),
 }
 
 impl Connection {
+    /// Sets the time limits of requests.
+    #[must_use]
+    pub fn with_options(self, options: ConnectionOptions) -> Self {
+        Self { options, ..self }
+    }
+
     /// For requests, and for watches: what the server refuses is told.
     pub(crate) fn client(self) -> Result<Link, kube_client::Error> {
-        match self {
-            Self::Config(mut config) => {
+        let (client, host) = match self.target {
+            Target::Config(mut config) => {
                 config.default_retry = false;
                 let host = host(&config);
-                Ok(Link::new(Client::try_from(*config).map_err(discreet)?, host))
+                (Client::try_from(*config).map_err(discreet)?, host)
             }
-            Self::Client(client) => Ok(client.into()),
-        }
+            // The host of a ready client is unknown.
+            Target::Client(client) => (client, String::new()),
+        };
+        Ok(Link::new(client, host, self.options))
     }
 
     /// The same for informers, whose watches [drive](super::drive) their own connections: with a client for those alone.
     pub(crate) fn informing(self) -> Result<Link, kube_client::Error> {
-        let driven = match &self {
-            Self::Config(config) => {
+        let driven = match &self.target {
+            Target::Config(config) => {
                 let mut config = Config::clone(config);
                 config.default_retry = false;
                 Some(ClientBuilder::try_from((config, ByWhoAsks)).map_err(discreet)?.build())
             }
-            Self::Client(_) => None,
+            Target::Client(_) => None,
         };
         Ok(self.client()?.with_driven(driven))
     }
@@ -60,22 +74,23 @@ fn host(config: &Config) -> String {
 
 impl From<Config> for Connection {
     fn from(config: Config) -> Self {
-        Self::Config(Box::new(config))
+        Self { target: Target::Config(Box::new(config)), options: ConnectionOptions::default() }
     }
 }
 
 impl From<Client> for Connection {
     fn from(client: Client) -> Self {
-        Self::Client(client)
+        Self { target: Target::Client(client), options: ConnectionOptions::default() }
     }
 }
 
 /// Where it leads to, and nothing secret.
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(config) => f.debug_tuple("Config").field(&config.cluster_url).finish(),
-            Self::Client(_) => f.write_str("Client"),
-        }
+        let target: &dyn fmt::Debug = match &self.target {
+            Target::Config(config) => &config.cluster_url,
+            Target::Client(_) => &"Client",
+        };
+        f.debug_struct("Connection").field("target", target).field("options", &self.options).finish()
     }
 }

@@ -31,7 +31,7 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// [`Ended`](crate::cache::CacheError::Ended) or [`Removed`](crate::cache::CacheError::Removed) then, and `client.live()` the way. With
 /// [`Ignore`](Self::Ignore), or from an [`Informer`], it serves what was there.
 ///
-/// Not covered: writes of other clients, writes whose answer was lost, evictions and bindings of pods, whose answers name no version, and servers whose
+/// Not covered: writes of other clients, writes whose answer was lost, as one that [timed out](super::Error::WriteTimeout), evictions and bindings of pods, whose answers name no version, and servers whose
 /// resource versions are no numbers. And, where the cache keeps a kind with selectors, a delete of what another client has made a moment ago, and the cache has not
 /// heard of: it may show the object until it hears that it is gone. Who must not see it reads it with `client.live()`, or keeps the kind without selectors.
 ///

@@ -7,11 +7,10 @@
 //! "No" is said only if the server has listed what it has, and the kind is not among it. That nothing is found at a path is no such answer: a proxy that has lost
 //! its server says so of everything.
 
-use super::{Error, Result};
+use super::{Error, Link, ResponseTimeout, Result};
 use crate::object::{KubeObject, ObjectKey};
 use hashbrown::HashMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
-use kube_client::Client;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceList, APIVersions};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Resource};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -79,23 +78,23 @@ pub(super) struct Kinds(Mutex<State>);
 struct State {
     known: HashMap<GroupVersionKind, Arc<Discovered>>,
     /// Questions without an answer yet, by `apiVersion`.
-    asked: HashMap<String, Arc<OnceCell<Vec<Listed>>>>,
+    asked: HashMap<String, Arc<OnceCell<Result<Vec<Listed>, ResponseTimeout>>>>,
 }
 
 impl Kinds {
-    pub(super) async fn find(&self, client: &Client, kind: &GroupVersionKind) -> Result<Option<Arc<Discovered>>> {
-        self.find_with(client, kind, |_| true).await
+    pub(super) async fn find(&self, link: &Link, kind: &GroupVersionKind) -> Result<Option<Arc<Discovered>>> {
+        self.find_with(link, kind, |_| true).await
     }
 
     /// Whether the status of a kind is written apart; false also if there is no such kind. Definitions gain that, so what has not had it is asked for again.
-    pub(super) async fn has_status(&self, client: &Client, kind: &GroupVersionKind) -> Result<bool> {
-        Ok(self.find_with(client, kind, |found| found.status).await?.is_some_and(|found| found.status))
+    pub(super) async fn has_status(&self, link: &Link, kind: &GroupVersionKind) -> Result<bool> {
+        Ok(self.find_with(link, kind, |found| found.status).await?.is_some_and(|found| found.status))
     }
 
     /// One that is known not to be `enough` is asked for again. What others asked for before may be older than what is there now: if it says no, this asks itself.
     async fn find_with(
         &self,
-        client: &Client,
+        link: &Link,
         kind: &GroupVersionKind,
         enough: fn(&Discovered) -> bool,
     ) -> Result<Option<Arc<Discovered>>> {
@@ -103,29 +102,34 @@ impl Kinds {
         if known.is_some() {
             return Ok(known);
         }
-        let (found, shared) = self.ask(client, kind).await;
-        if !shared || matches!(&found, Ok(Some(found)) if enough(found)) {
+        let (found, shared) = self.ask(link, kind).await;
+        // A shared time-out is final: asking again for each caller would add up the limits.
+        let is_final = match &found {
+            Ok(found) => found.as_deref().is_some_and(enough),
+            Err(error) => error.is_timeout(),
+        };
+        if !shared || is_final {
             return found;
         }
         // Whoever asks by now has begun later than this.
-        self.ask(client, kind).await.0
+        self.ask(link, kind).await.0
     }
 
     /// What the server says; and whether somebody else had asked already.
-    async fn ask(&self, client: &Client, kind: &GroupVersionKind) -> (Result<Option<Arc<Discovered>>>, bool) {
+    async fn ask(&self, link: &Link, kind: &GroupVersionKind) -> (Result<Option<Arc<Discovered>>>, bool) {
         let api_version = kind.api_version();
         let asked = self.0.lock().asked.entry(api_version.clone()).or_default().clone();
         let mut shared = true;
         // Who is first asks; if that one goes away or fails, the next one does.
         let first = || {
             shared = false;
-            ask(client, kind)
+            ask(link, kind)
         };
-        let all = match asked.get_or_try_init(first).await {
-            Ok(all) => all,
+        let found = match asked.get_or_try_init(first).await {
+            Ok(Ok(all)) => the_one(all, kind),
+            Ok(Err(timeout)) => Err(Error::Timeout(*timeout)),
             Err(error) => return (Err(error), shared),
         };
-        let found = the_one(all, kind);
         let mut state = self.0.lock();
         // Answered: who comes now asks anew.
         if state.asked.get(&api_version).is_some_and(|current| Arc::ptr_eq(current, &asked)) {
@@ -161,9 +165,13 @@ fn the_one(all: &[Listed], kind: &GroupVersionKind) -> Result<Option<Arc<Discove
     }
 }
 
-/// Everything of a group and version; nothing if the server does not have it.
-async fn ask(client: &Client, kind: &GroupVersionKind) -> Result<Vec<Listed>> {
-    let list = list(client, kind).await?.unwrap_or_default();
+/// Returns the resources of a group and version, none if the API server does not serve it. A time-out is
+/// a value, so that all callers who wait for the request share it.
+async fn ask(link: &Link, kind: &GroupVersionKind) -> Result<Result<Vec<Listed>, ResponseTimeout>> {
+    let list = match served_resources(link, kind).await {
+        Err(Error::Timeout(timeout)) => return Ok(Err(timeout)),
+        list => list?.unwrap_or_default(),
+    };
     let (parts, objects): (Vec<_>, Vec<_>) =
         list.resources.into_iter().partition(|resource| resource.name.contains('/'));
     let has_status = |plural: &str| parts.iter().any(|part| part.name.strip_suffix("/status") == Some(plural));
@@ -181,11 +189,11 @@ async fn ask(client: &Client, kind: &GroupVersionKind) -> Result<Vec<Listed>> {
             namespaced: resource.namespaced,
         },
     });
-    Ok(listed.collect())
+    Ok(Ok(listed.collect()))
 }
 
 /// Whether the server has said that it has no such kind, or the kind no such part.
-pub(super) async fn lacks(client: &Client, kind: &Discovered, part: Option<&str>) -> bool {
+pub(super) async fn lacks(link: &Link, kind: &Discovered, part: Option<&str>) -> bool {
     let resource = &kind.resource;
     let has = |list: &APIResourceList| {
         list.resources.iter().any(|listed| match (listed.name.split_once('/'), part) {
@@ -194,29 +202,26 @@ pub(super) async fn lacks(client: &Client, kind: &Discovered, part: Option<&str>
             _ => false,
         })
     };
-    match list(client, &kind.gvk()).await {
+    match served_resources(link, &kind.gvk()).await {
         Ok(list) => list.is_none_or(|list| !has(&list)),
         Err(_) => false,
     }
 }
 
-/// What the server says of a group and version; `None` if it is not among those that the server lists. One that is listed and not there is an error.
-async fn list(client: &Client, kind: &GroupVersionKind) -> Result<Option<APIResourceList>> {
+/// Returns what the API server serves of a group and version; `None` if it does not list that version.
+/// A version that is listed and not served is an error.
+pub(crate) async fn served_resources(link: &Link, kind: &GroupVersionKind) -> Result<Option<APIResourceList>> {
     let core = kind.group.is_empty();
-    let list = if core {
-        client.list_core_api_resources(&kind.version).await
-    } else {
-        client.list_api_group_resources(&kind.api_version()).await
-    };
-    let error = match list.map_err(Error::from) {
+    let root = if core { "/api" } else { "/apis" };
+    let error = match link.get(&format!("{root}/{}", kind.api_version())).await {
         Ok(list) => return Ok(Some(list)),
         Err(error) if error.status().is_some_and(|status| status.code == 404) => error,
         Err(error) => return Err(error),
     };
     let is_listed = if core {
-        client.list_core_api_versions().await?.versions.contains(&kind.version)
+        link.get::<APIVersions>(root).await?.versions.contains(&kind.version)
     } else {
-        let groups = client.list_api_groups().await?.groups;
+        let groups = link.get::<APIGroupList>(root).await?.groups;
         let mut versions = groups.iter().filter(|group| group.name == kind.group).flat_map(|group| &group.versions);
         versions.any(|version| version.version == kind.version)
     };

@@ -1,13 +1,13 @@
 //! What can go wrong with a read or a write. Each text says what to do next, or is the server's own.
 
-use super::discreet::discreet;
+use super::{Discovered, ResponseTimeout, discreet::discreet};
 use crate::{
     cache::CacheError,
     fence::Fenced,
     object::{DecodeError, ObjectKey},
 };
 use kube_core::{Status, response::reason};
-use std::{fmt, ops::Deref, time::Duration};
+use std::{fmt, iter::successors, ops::Deref, time::Duration};
 
 /// What a call of the client gives.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -25,16 +25,40 @@ pub enum Error {
     /// The server has refused it, in its own words.
     #[error("{}", .0.message)]
     Refused(#[source] Refusal),
-    /// There was no answer, or no client could be made.
-    #[error("the server cannot be asked: {0}: look at the address and the credentials of the connection, or try again")]
-    Connection(#[source] kube_client::Error),
+    /// The request got no response, or no client could be created.
+    #[error("request to the API server failed")]
+    Connection(#[source] ConnectionError),
+    /// The response did not arrive in time. See [`ConnectionOptions`](super::ConnectionOptions).
+    #[error("request to the API server timed out: {0}; check the load of the API server and the network, or retry")]
+    Timeout(ResponseTimeout),
+    /// The response to a write did not arrive in time: it may have been done.
+    ///
+    /// The client does not know of the write, so no read [waits](super::Consistency) for it.
+    #[error(
+        "write of {kind} {key} timed out and may have been done: {timeout}; read the object with `client.live()` before writing it again"
+    )]
+    WriteTimeout {
+        /// Kind of the object.
+        kind: String,
+        /// Key of the object, without a name for a collection and for a generated name.
+        key: ObjectKey,
+        /// The part of the response that did not arrive.
+        timeout: ResponseTimeout,
+    },
+    /// A live list does not end: the API server returned the same page again, or page after page without
+    /// objects, also when it was asked for all objects at once.
+    #[error("cannot list {kind}: {reason}; check the proxies between this process and the API server")]
+    EndlessList {
+        /// Kind of the objects.
+        kind: String,
+        /// What the API server repeats.
+        reason: &'static str,
+    },
     /// The answer does not fit the type.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The object or the patch cannot be written as JSON.
-    #[error(
-        "{kind} {key} cannot be sent: {error}: mend how its type serialises, JSON's keys are text and its numbers finite"
-    )]
+    #[error("cannot encode {kind} {key} as JSON; serialize its type with string keys and finite numbers")]
     Encode {
         /// The kind.
         kind: String,
@@ -133,7 +157,7 @@ pub enum Error {
         key: ObjectKey,
     },
     /// The lease that it was to be done under is over: it was not sent.
-    #[error("{kind} {key} was not written: {fenced}")]
+    #[error("cannot write {kind} {key}: the lease has ended")]
     Fenced {
         /// The kind.
         kind: String,
@@ -144,7 +168,7 @@ pub enum Error {
         fenced: Fenced,
     },
     /// The lease that it was done under was over before there was an answer.
-    #[error("{kind} {key} was on its way, and may have been written: {fenced}")]
+    #[error("write of {kind} {key} may have been done: the lease ended before the response")]
     FencedOnItsWay {
         /// The kind.
         kind: String,
@@ -177,6 +201,40 @@ pub enum Error {
         /// What it is called now.
         changed: ObjectKey,
     },
+}
+
+/// Why a request got no response: kube's error, which it dereferences to.
+///
+/// kube's errors print their cause and also return it from `source()`. This one returns the first cause
+/// that its text does not contain.
+#[derive(Debug)]
+pub struct ConnectionError(kube_client::Error);
+
+impl Deref for ConnectionError {
+    type Target = kube_client::Error;
+
+    fn deref(&self) -> &kube_client::Error {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for ConnectionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let text = self.to_string();
+        causes(self.0.source()).find(|cause| !text.ends_with(&cause.to_string()))
+    }
+}
+
+fn causes<'a>(
+    first: Option<&'a (dyn std::error::Error + 'static)>,
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    successors(first, |error| error.source())
 }
 
 /// What the server has said: its [`Status`]. As the source of an error it is the reason alone; the words are the error's own.
@@ -241,6 +299,30 @@ impl Error {
         matches!(self, Self::Fenced { .. } | Self::FencedOnItsWay { .. })
     }
 
+    /// Whether the response did not arrive in time: [`Timeout`](Self::Timeout) or
+    /// [`WriteTimeout`](Self::WriteTimeout).
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::WriteTimeout { .. })
+    }
+
+    /// Returns the message of the API server, or else the text with all causes: for logs and states.
+    pub(crate) fn describe(&self) -> String {
+        match self.status() {
+            Some(status) => status.message.clone(),
+            None => causes(Some(self)).map(ToString::to_string).collect::<Vec<_>>().join(": "),
+        }
+    }
+
+    /// Names the write that timed out.
+    pub(super) fn of_write(self, kind: &Discovered, key: &ObjectKey) -> Self {
+        match self {
+            Self::Timeout(timeout) => {
+                Self::WriteTimeout { kind: kind.resource.kind.clone(), key: key.clone(), timeout }
+            }
+            other => other,
+        }
+    }
+
     /// How long the server wants to be left alone for.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
@@ -269,8 +351,14 @@ impl From<kube_client::Error> for Error {
     fn from(error: kube_client::Error) -> Self {
         match discreet(error) {
             kube_client::Error::Api(status) => Self::Refused(Refusal(status)),
-            other => Self::Connection(other),
+            other => Self::Connection(ConnectionError(other)),
         }
+    }
+}
+
+impl From<ResponseTimeout> for Error {
+    fn from(timeout: ResponseTimeout) -> Self {
+        Self::Timeout(timeout)
     }
 }
 
@@ -296,5 +384,59 @@ impl<T> IgnoreNotFound<T> for Result<T> {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fence::Fence;
+    use kube_client::client::AuthError;
+    use std::io;
+
+    fn fenced() -> Fenced {
+        let deadline = tokio::time::Instant::now();
+        Fence::new("default/web".into(), 7, deadline).check().expect_err("the deadline has passed")
+    }
+
+    /// Returns the text of an error with its causes, as a program prints it.
+    fn printed(error: Error) -> String {
+        format!("{:#}", anyhow::Error::new(error))
+    }
+
+    #[test]
+    fn an_error_prints_its_cause_once() {
+        let (kind, key) = (|| "Pod".to_owned(), || ObjectKey::new("shop", "web"));
+        let refused = || io::Error::other("connection refused");
+        let unauthorized = AuthError::ReadTokenFile(refused(), "/token".into());
+        let no_json = serde_json::from_str::<u8>("x").expect_err("not a number");
+        for (error, cause) in [
+            (kube_client::Error::Service(Box::new(refused())).into(), "connection refused"),
+            (kube_client::Error::ReadEvents(io::Error::other(refused())).into(), "connection refused"),
+            (kube_client::Error::Auth(unauthorized).into(), "connection refused"),
+            (Error::Encode { kind: kind(), key: key(), error: no_json }, "expected value"),
+            (Error::Fenced { kind: kind(), key: key(), fenced: fenced() }, "no longer leads"),
+            (Error::FencedOnItsWay { kind: kind(), key: key(), fenced: fenced() }, "no longer leads"),
+            (ResponseTimeout::Headers(Duration::from_secs(65)).into(), "no response within 65s"),
+        ] {
+            let (described, printed) = (error.describe(), printed(error));
+            assert_eq!(printed.matches(cause).count(), 1, "{printed}");
+            assert_eq!(described, printed);
+        }
+    }
+
+    #[test]
+    fn a_failed_connection_prints_all_of_its_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("client error (Connect)")]
+        struct Connect(#[source] io::Error);
+
+        let failed = Connect(io::Error::other("connection refused"));
+        let error = Error::from(kube_client::Error::Service(Box::new(failed)));
+        assert_eq!(error.to_string(), "request to the API server failed");
+        assert_eq!(
+            printed(error),
+            "request to the API server failed: ServiceError: client error (Connect): connection refused"
+        );
     }
 }

@@ -1,21 +1,25 @@
-//! A client of kube's, and what it was asked: every request that goes through a [`Link`] is counted by how it ended.
+//! kube's client with time limits and counters.
+//!
+//! Invariant: every request of clients, caches, elections, recorders and admin pages passes through a
+//! [`Link`], so each has the limits of [`ConnectionOptions`] and is counted by its result. Only the events
+//! of watches are read without a limit.
 
-use super::{discreet::discreet, drive::alone, wire::refusal};
+use super::{ConnectionOptions, Result, drive::alone, wire::refusal};
 use crate::{
     cache::Cache,
     page::{Page, Sample},
 };
+use bytes::Bytes;
 use futures_util::Stream;
 use hashbrown::HashMap;
 use http::{Method, Request, Response};
-use http_body_util::BodyExt;
 use kube_client::{Client, Error, client::Body};
 use kube_core::WatchEvent;
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, sync::Arc};
 
 /// Where requests go. A clone counts with it.
 #[derive(Clone)]
@@ -23,6 +27,7 @@ pub(crate) struct Link {
     kube: Client,
     /// For what is [driven](super::drive) by who asks.
     driven: Option<Client>,
+    options: ConnectionOptions,
     requests: Requests,
 }
 
@@ -40,8 +45,8 @@ struct Counts {
 type Ended = Option<u16>;
 
 impl Link {
-    pub(super) fn new(kube: Client, host: String) -> Self {
-        Self { kube, driven: None, requests: Requests(Arc::new(Counts { host, counts: Mutex::default() })) }
+    pub(super) fn new(kube: Client, host: String, options: ConnectionOptions) -> Self {
+        Self { kube, driven: None, options, requests: Requests(Arc::new(Counts { host, counts: Mutex::default() })) }
     }
 
     /// With a client for watches.
@@ -57,49 +62,62 @@ impl Link {
         self.requests.clone()
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
-        self.send_by(&self.kube, request).await
+    /// Sends a request and reads its whole response, whatever its status.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Bytes>> {
+        let (parts, body) = self.headers(&self.kube, request).await?.into_parts();
+        Ok(Response::from_parts(parts, self.read(body).await?))
     }
 
-    /// A watch, on a connection that who asks [drives](super::driving), if there is a client for that.
-    pub(crate) async fn open(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
+    /// Sends a request and parses its JSON response. Unlike kube's client it does not log a response that
+    /// it cannot parse, which may contain secrets.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T> {
+        let response = self.send(request.map(Body::from)).await?;
+        if !response.status().is_success() {
+            return Err(refusal(&response).into());
+        }
+        Ok(serde_json::from_slice(response.body()).map_err(Error::SerdeError)?)
+    }
+
+    /// Gets a path and parses its JSON response.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.ask(Request::get(path).body(Vec::new()).map_err(Error::HttpError)?).await
+    }
+
+    /// Opens a watch, on a connection that the caller [drives](super::driving) if there is a client for that.
+    /// Its body has no limit.
+    pub(crate) async fn open(&self, request: Request<Body>) -> Result<Response<Body>> {
         match &self.driven {
-            Some(driven) => self.send_by(driven, alone(request)).await,
-            None => self.send(request).await,
+            Some(driven) => self.headers(driven, alone(request)).await,
+            None => self.headers(&self.kube, request).await,
         }
     }
 
-    async fn send_by(&self, client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
-        let unanswered = self.requests.unanswered(request.method());
-        let answer = client.send(request).await.map_err(discreet);
-        unanswered.ended(answer.as_ref().ok().map(|response| response.status().as_u16()));
-        answer
+    /// Reads a body to its end: that of a watch that was rejected.
+    pub(crate) async fn read(&self, body: Body) -> Result<Bytes> {
+        self.options.body(body).await
     }
 
-    /// What the answer says, or why it says no. Not kube's own: that logs what it cannot read, and answers may be secret.
-    pub(crate) async fn ask<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, Error> {
-        let (parts, body) = self.send(request.map(Body::from)).await?.into_parts();
-        let body = body.collect().await?.to_bytes();
-        if !parts.status.is_success() {
-            return Err(Error::Api(Box::new(refusal(&Response::from_parts(parts, body)))));
-        }
-        serde_json::from_slice(&body).map_err(Error::SerdeError)
-    }
-
-    /// A watch, counted when it begins.
+    /// Opens a watch and parses its events.
     pub(crate) async fn watch(
         &self,
         request: Request<Vec<u8>>,
-    ) -> Result<impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<>, Error> {
+    ) -> Result<impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<>> {
         let unanswered = self.requests.unanswered(request.method());
-        let watch = self.kube.request_events(request).await.map_err(discreet);
+        let watch = self.options.headers(self.kube.request_events(request)).await?;
         let ended = match &watch {
             Ok(_) => Some(200),
             Err(Error::Api(status)) => Some(status.code),
             Err(_) => None,
         };
         unanswered.ended(ended);
-        watch
+        Ok(watch?)
+    }
+
+    async fn headers(&self, client: &Client, request: Request<Body>) -> Result<Response<Body>> {
+        let unanswered = self.requests.unanswered(request.method());
+        let response = self.options.headers(client.send(request)).await?;
+        unanswered.ended(response.as_ref().ok().map(|response| response.status().as_u16()));
+        Ok(response?)
     }
 }
 
@@ -139,26 +157,10 @@ impl Requests {
     }
 }
 
-/// For what is not counted: discovery.
-impl Deref for Link {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.kube
-    }
-}
-
-/// A client whose server's name is not known.
-impl From<Client> for Link {
-    fn from(kube: Client) -> Self {
-        Self::new(kube, String::new())
-    }
-}
-
 /// The requests of clients and of the caches that they read from, under client-go's name: `rest_client_requests_total` with `code`, `method` and `host`. A clone
 /// shares the clients.
 ///
-/// Counted are reads, writes, lists and watches, each once, whatever retries lie below; not discovery, nor what is done by [`Client::kube`](super::Client::kube).
+/// Counted are reads, writes, lists, watches and discovery, each once, whatever retries lie below; not requests made with [`Client::kube`](super::Client::kube).
 /// `code` is `<error>` where there was no answer, or nobody waited for it any more; `host` is empty, which to Prometheus is no label at all, if the client was made from a ready one.
 ///
 /// ```

@@ -9,6 +9,7 @@
 //! * Cached reads show what was written through the same client before; in a reconcile, what that
 //!   reconcile wrote: [`Consistency`].
 //! * [`Error`] tells conflicts and absences apart; [`IgnoreNotFound`] drops the latter.
+//! * A request that the API server does not answer in time is an error: [`ConnectionOptions`] set the limits.
 //! * [`Interceptor`] lets a test answer in the server's place, or lose the answer.
 //!
 //! ```
@@ -53,7 +54,9 @@ mod dynamic;
 mod error;
 mod finalizer;
 mod intercept;
+mod limits;
 mod link;
+mod live_list;
 pub mod owner;
 mod patch;
 mod read;
@@ -69,9 +72,10 @@ pub use self::{
     consistency::Consistency,
     discovery::Discovered,
     dynamic::Dynamic,
-    error::{BoxError, Error, IgnoreNotFound, Refusal, Result},
+    error::{BoxError, ConnectionError, Error, IgnoreNotFound, Refusal, Result},
     finalizer::{Deletion, Finalize, add_finalizer, has_finalizer, remove_finalizer},
     intercept::{Answer, Call, Interceptor, Next, Verb},
+    limits::{ConnectionOptions, ResponseTimeout},
     link::ClientMetrics,
     patch::{Deleting, Patch, Propagation},
     settings::Validation,
@@ -79,6 +83,7 @@ pub use self::{
 };
 pub(crate) use self::{
     consistency::BOUND as OWN_WRITES_BOUND,
+    discovery::served_resources,
     drive::{driving, poll_part},
     link::{Link, Requests},
 };
@@ -113,7 +118,7 @@ struct Family {
 }
 
 impl Client {
-    /// Without a cache: every read is live. With a ready client as the connection it never fails.
+    /// Without a cache: every read is live. With a ready client as the connection it never fails. [`Connection::with_options`] sets the time limits of requests.
     ///
     /// # Panics
     /// If it is a configuration, and this is called outside of a tokio runtime.
@@ -142,11 +147,12 @@ impl Client {
     /// What the server has said once is known from then on, to all clients that were made from one; what it did not have is asked for each time. Kinds with a
     /// type need no discovery.
     pub async fn discover(&self, kind: &GroupVersionKind) -> Result<Option<Discovered>> {
-        let found = self.0.family.kinds.find(self.kube(), kind).await?;
+        let found = self.0.family.kinds.find(self.link(), kind).await?;
         Ok(found.map(Arc::unwrap_or_clone))
     }
 
     /// For what is not here: logs, exec, watches of your own. It repeats what is refused only if it was given ready, and does so: see [`Connection`].
+    /// [`ConnectionOptions`] do not apply to its requests, because some of them stream for hours.
     pub fn kube(&self) -> &kube_client::Client {
         self.link().kube()
     }
@@ -166,7 +172,7 @@ impl Client {
     }
 
     async fn find(&self, kind: &GroupVersionKind) -> Result<Arc<Discovered>> {
-        let found = self.0.family.kinds.find(self.kube(), kind).await?;
+        let found = self.0.family.kinds.find(self.link(), kind).await?;
         found.ok_or_else(|| Error::NoSuchKind(format!("{} {}", kind.api_version(), kind.kind)))
     }
 
@@ -183,7 +189,7 @@ impl Client {
     async fn judge(&self, kind: &Discovered, error: Error) -> Error {
         self.0.family.kinds.forget(&kind.gvk());
         let part = self.0.settings.subresource.as_deref();
-        if !discovery::lacks(self.kube(), kind, part).await {
+        if !discovery::lacks(self.link(), kind, part).await {
             return error;
         }
         let part = part.map(|part| format!("/{part}")).unwrap_or_default();

@@ -6,8 +6,9 @@
 
 use super::{
     Client, Discovered, Error, Result, Verb,
+    live_list::{LiveList, Next},
     settings::is_part_of_a_path,
-    wire::{Asking, Page, decode, segment, unread},
+    wire::{Asking, decode, segment},
 };
 use crate::{
     cache::{Asked, Cache, Informer, Query, Select},
@@ -95,48 +96,47 @@ impl Client {
         self.through(Verb::List, || kind.clone(), &all, None, read).await
     }
 
-    /// All pages of a list from the server.
+    /// Returns all pages of a list from the API server.
+    ///
+    /// A list that the API server cannot continue, or that does not end, is requested once more without
+    /// pages. If that fails in the same way, it is an error.
     async fn pages<K: KubeObject>(&self, kind: &Discovered, asked: &Asked<'_>, all: &ObjectKey) -> Result<Vec<Arc<K>>> {
         let path = kind.path(all.namespace().map(segment).as_deref());
         let limit = asked.limit.unwrap_or(usize::MAX);
-        let (mut found, mut token, mut page) = (Vec::new(), String::new(), PAGE);
-        while found.len() < limit {
+        let (mut list, mut page) = (LiveList::<K>::new(), Some(PAGE));
+        while list.found.len() < limit {
             // Gone before the request is awaited: it is not `Send`, and a list must be.
             let query = {
                 let mut parameters = asked.selectors();
-                let size = page.min(limit - found.len());
-                if size < usize::MAX {
+                let remaining = asked.limit.map(|limit| limit - list.found.len());
+                if let Some(size) = page.into_iter().chain(remaining).min() {
                     parameters.append_pair("limit", &size.to_string());
                 }
-                if !token.is_empty() {
-                    parameters.append_pair("continue", &token);
+                if !list.token.is_empty() {
+                    parameters.append_pair("continue", &list.token);
                 }
                 parameters.finish()
             };
             let asking = Asking { query, ..Asking::get(path.clone(), K::metadata_api()) };
-            let answer = match self.judged(kind, self.send(asking, true).await).await {
-                // The server does not know the rest of that list any more: another one, at once. If it gives that in pages as well, it is its caller's turn.
-                Err(error)
-                    if !token.is_empty()
-                        && page != usize::MAX
-                        && error.status().is_some_and(|status| status.code == 410) =>
-                {
-                    found.clear();
-                    token.clear();
-                    page = usize::MAX;
-                    continue;
+            let interrupted = match self.judged(kind, self.send(asking, true).await).await {
+                Ok(answer) => match list.add(kind, all, &answer)? {
+                    Next::Page => continue,
+                    Next::End => break,
+                    Next::Endless(reason) => Error::EndlessList { kind: kind.resource.kind.clone(), reason },
+                },
+                // The continue token has expired.
+                Err(error) if !list.token.is_empty() && error.status().is_some_and(|status| status.code == 410) => {
+                    error
                 }
-                answer => answer?,
+                Err(error) => return Err(error),
             };
-            let read: Page<'_> = serde_json::from_slice(&answer).map_err(unread(kind, all))?;
-            for item in read.items.unwrap_or_default() {
-                found.push(decode::<K>(kind, all, item.get().as_bytes())?);
+            if page.is_none() {
+                return Err(interrupted);
             }
-            token = read.metadata.r#continue;
-            if token.is_empty() {
-                break;
-            }
+            list = LiveList::new();
+            page = None;
         }
+        let mut found = list.found;
         if asked.sorted {
             found.sort_by_cached_key(|object| ObjectKey::of(&**object));
         }

@@ -220,7 +220,7 @@ impl Client {
     }
 
     async fn has_status(&self, kind: &Discovered) -> Result<bool> {
-        self.0.family.kinds.has_status(self.kube(), &kind.gvk()).await
+        self.0.family.kinds.has_status(self.link(), &kind.gvk()).await
     }
 
     /// The status of what was just made.

@@ -4,7 +4,6 @@ use super::{Client, Discovered, Error, Result};
 use crate::object::{DecodeError, Decoder, KubeObject, MetadataOnly, ObjectKey, Payload};
 use bytes::Bytes;
 use http::{Method, Request, Response, header};
-use http_body_util::BodyExt;
 use kube_client::client::Body;
 use kube_core::{Status, TypeMeta, response::StatusDetails};
 use serde::{Deserialize, Serialize};
@@ -50,7 +49,7 @@ impl Asking {
             Some((body, content)) => request.header(header::CONTENT_TYPE, content).body(Body::from(body)),
             None => request.body(Body::empty()),
         };
-        request.map_err(|error| Error::Connection(kube_client::Error::HttpError(error)))
+        Ok(request.map_err(kube_client::Error::HttpError)?)
     }
 }
 
@@ -73,9 +72,7 @@ impl Client {
     /// The body of the answer; what is no success is an error in the server's words.
     pub(super) async fn send(&self, asking: Asking, list: bool) -> Result<Bytes> {
         let response = self.link().send(asking.request(list)?).await?;
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await?.to_bytes();
-        if parts.status.is_success() { Ok(body) } else { Err(refusal(&Response::from_parts(parts, body)).into()) }
+        if response.status().is_success() { Ok(response.into_body()) } else { Err(refusal(&response).into()) }
     }
 }
 

@@ -116,6 +116,7 @@ impl ManagerHandle {
     /// `cluster`.
     ///
     /// Controllers watch it with [`Kind::with_cache`](crate::source::Kind::with_cache) and [`handler::in_cluster`](crate::handler::in_cluster).
+    /// [`Connection::with_options`] sets the time limits of its requests.
     pub fn add_cluster(&self, name: &str, connection: impl Into<Connection>) -> Result<Cluster, ManagerError> {
         self.add_cluster_with(name, connection, CacheOptions::default())
     }

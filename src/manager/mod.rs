@@ -110,7 +110,8 @@ struct Shared {
 }
 
 impl Manager {
-    /// One for this cluster. Best from a `Config`: see [`Connection`].
+    /// Creates a builder for this cluster, best from a `Config`. [`Connection::with_options`] sets the time
+    /// limits of all its requests, those of the informers included.
     pub fn builder(connection: impl Into<Connection>) -> ManagerBuilder {
         ManagerBuilder::new(connection.into())
     }

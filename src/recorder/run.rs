@@ -18,6 +18,7 @@ use k8s_openapi::{
     api::events::v1::{Event, EventSeries},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
+use kube_core::Status;
 use serde_json::json;
 use std::{future::pending, pin::pin, sync::atomic::Ordering::Relaxed, time::Duration};
 use tokio::{
@@ -166,9 +167,9 @@ impl Desk {
                 self.correlator.forget(said);
                 let regarding = said.regarding.key();
                 if self.fails {
-                    tracing::debug!(%regarding, reason = said.reason, %error, "an event was not written");
+                    tracing::debug!(%regarding, reason = said.reason, error = error.describe(), "an event was not written");
                 } else {
-                    tracing::warn!(%regarding, reason = said.reason, %error, "an event was not written");
+                    tracing::warn!(%regarding, reason = said.reason, error = error.describe(), "an event was not written");
                 }
                 self.fails = true;
             }
@@ -199,10 +200,8 @@ async fn try_often(shared: &Shared, said: &Said, series: &Series) -> Result<(), 
 
 /// Whether another try can end otherwise.
 fn may_pass(error: &Error) -> bool {
-    match error {
-        Error::Connection(_) => true,
-        other => other.status().is_some_and(|status| status.code == 429 || status.code >= 500),
-    }
+    let is_busy = |status: &Status| status.code == 429 || status.code >= 500;
+    matches!(error, Error::Connection(_)) || error.is_timeout() || error.status().is_some_and(is_busy)
 }
 
 async fn send(shared: &Shared, said: &Said, series: &Series) -> Result<(), Error> {

@@ -4,15 +4,17 @@ use super::{
     between::{Turn, asks, between},
     support::{Running, cache, make, until},
 };
+use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_client::{Api, Client, api::PostParams};
+use kube_client::{Api, Client, api::PostParams, client::Body};
+use kube_core::GroupVersionKind;
 use serde_json::json;
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 use steersman::{
-    cache::{CacheOptions, InNamespace, Informer, InformerState, Namespaces, Notice, Query},
+    cache::{CacheOptions, InNamespace, Informer, InformerState, Namespaces, Notice, Query, Select},
     event::Event,
 };
 use steersman_apiserver::{ApiServer, Cause, Details, Failure, Fault, Journal, Options, Reason};
@@ -197,40 +199,72 @@ async fn a_list_that_is_slow_and_never_stops_comes_to_its_end() {
     let (server, _) = server();
     server.faults().add(Fault::on("watch configmaps").status(400).times(1));
     let client = between(&server, |request| match request {
-        list if asks(list, "configmaps", "limit=") => Turn::TenParts(Duration::from_secs(20)),
+        list if asks(list, "configmaps", "limit=") => Turn::TenParts(Duration::from_secs(29)),
         _ => Turn::Pass,
     });
-    let (cache, _) = timeout(Duration::from_mins(5), synced(&client, 10)).await.expect("in less than four minutes");
+    let (cache, _) = timeout(Duration::from_mins(6), synced(&client, 10)).await.expect("in less than five minutes");
     assert_eq!(server.journal().count("list configmaps"), 1);
     cache.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_list_of_which_nothing_comes_is_told_of_after_a_minute_and_asked_for_again() {
-    for streams in [true, false] {
-        let (server, _) = server();
-        if !streams {
-            server.faults().add(Fault::on("watch configmaps").status(400).times(1));
-        }
-        let (what, silent) = (if streams { "sendInitialEvents=true" } else { "limit=" }, AtomicBool::new(true));
-        let client = between(&server, move |request| match request {
-            list if asks(list, "configmaps", what) && silent.swap(false, Relaxed) => Turn::Silence,
-            _ => Turn::Pass,
-        });
-        let cache = cache(&client, CacheOptions::default());
-        let maps = cache.informer::<ConfigMap>().expect("it is new");
-        let begun = Instant::now();
-        until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
-        assert!((60..63).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-        let state = maps.state();
-        assert!(matches!(&state, InformerState::Degraded { error, .. } if error.contains("60 s")), "{state:?}");
-        maps.await_synced().await.expect("it syncs");
-        assert!(begun.elapsed() < Duration::from_secs(65), "{:?}", begun.elapsed());
-        // What is listed is watched, and may be quiet for longer.
-        sleep(Duration::from_mins(4)).await;
-        assert_eq!((maps.state(), maps.stats().watch_restarts), (InformerState::Synced, 0));
-        cache.stop().await;
+/// Stalls the first request that `stalls` selects. Asserts that the informer is degraded after `limit` with
+/// `error`, and synced soon after that. `streams` is whether the server streams lists.
+async fn assert_recovers_from_a_stall(
+    streams: bool,
+    stalls: impl Fn(&Request<Body>) -> Option<Turn> + Send + Sync + 'static,
+    (limit, error): (u64, &str),
+) {
+    let (server, _) = server();
+    if !streams {
+        server.faults().add(Fault::on("watch configmaps").status(400).times(1));
     }
+    let first = AtomicBool::new(true);
+    let client = between(&server, move |request| match stalls(request) {
+        Some(turn) if first.swap(false, Relaxed) => turn,
+        _ => Turn::Pass,
+    });
+    let cache = cache(&client, CacheOptions::default());
+    let kind = GroupVersionKind::gvk("", "v1", "ConfigMap");
+    let maps = cache.informer_of(Select::dynamic(kind)).expect("a new informer");
+    let begun = Instant::now();
+    timeout(Duration::from_hours(24), until(|| matches!(maps.state(), InformerState::Degraded { .. })))
+        .await
+        .expect("the informer does not wait for ever");
+    assert!((limit..limit + 3).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    let state = maps.state();
+    assert!(matches!(&state, InformerState::Degraded { error: words, .. } if words.contains(error)), "{state:?}");
+    maps.await_synced().await.expect("it syncs");
+    assert!(begun.elapsed() < Duration::from_secs(limit + 5), "{:?}", begun.elapsed());
+    // A quiet watch has no such limit.
+    sleep(Duration::from_mins(4)).await;
+    assert_eq!((maps.state(), maps.stats().watch_restarts), (InformerState::Synced, 0));
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_body_stops_is_reported_and_requested_again() {
+    let streamed = |request: &Request<Body>| asks(request, "configmaps", "sendInitialEvents=true");
+    assert_recovers_from_a_stall(true, move |list| streamed(list).then_some(Turn::Silence), (60, "60 s")).await;
+    let paged = |request: &Request<Body>| asks(request, "configmaps", "limit=");
+    assert_recovers_from_a_stall(false, move |list| paged(list).then_some(Turn::Silence), (30, "stopped for 30s"))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_a_response_is_reported_and_requested_again() {
+    for (streams, query) in [(true, "sendInitialEvents=true"), (false, "limit=")] {
+        let stalls = move |list: &Request<Body>| asks(list, "configmaps", query).then_some(Turn::Never);
+        assert_recovers_from_a_stall(streams, stalls, (65, "no response within 65s")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_without_a_response_is_reported_and_requested_again() {
+    let discovers = |request: &Request<Body>| request.uri().path() == "/api/v1";
+    let never = move |request: &Request<Body>| discovers(request).then_some(Turn::Never);
+    assert_recovers_from_a_stall(true, never, (65, "no response within 65s")).await;
+    let silent = move |request: &Request<Body>| discovers(request).then_some(Turn::Silence);
+    assert_recovers_from_a_stall(true, silent, (30, "stopped for 30s")).await;
 }
 
 /// Of its own kind nothing happens: only a bookmark says how far the server is.

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use kube_client::{Client, client::Body};
 use std::{
     error::Error,
+    future::pending,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -30,6 +31,8 @@ pub(crate) enum Turn {
     TenParts(Duration),
     /// It begins, and nothing comes.
     Silence,
+    /// No response headers.
+    Never,
     /// These instead, with so much time before each; after the last one it stays open, and nothing comes.
     Tell(Vec<(Duration, String)>),
 }
@@ -71,6 +74,7 @@ impl tower_service::Service<Request<Body>> for Between {
                 Turn::Say(words) => return Ok(Response::new(of(stream::once(yield_now().map(|()| words.into()))))),
                 Turn::Panic => of(stream::poll_fn(|_| panic!("a body that panics"))),
                 Turn::Silence => of(stream::pending()),
+                Turn::Never => return pending().await,
                 Turn::Tell(words) => return Ok(Response::new(of(told(words).chain(stream::pending())))),
                 Turn::TenParts(time) => {
                     let whole = body.collect().await?.to_bytes();

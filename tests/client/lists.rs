@@ -118,6 +118,72 @@ async fn a_server_that_refuses_its_own_tokens_is_asked_for_all_at_once_and_no_mo
     Ok(())
 }
 
+/// Returns what a live list from this API server returns, and the queries that it has received. `page` is
+/// called with the number of the request and its query.
+async fn list_from(
+    page: impl Fn(usize, &str) -> serde_json::Value + Send + 'static,
+) -> (Result<Vec<String>, Error>, Vec<String>) {
+    let queries = Arc::new(Mutex::new(Vec::new()));
+    let service = tower::service_fn({
+        let queries = queries.clone();
+        move |request: http::Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let mut queries = queries.lock().expect("not poisoned");
+            assert!(queries.len() < 1000, "the list does not end");
+            let response = http::Response::new(Body::from(page(queries.len(), &query).to_string().into_bytes()));
+            queries.push(query);
+            async { Ok::<_, std::convert::Infallible>(response) }
+        }
+    });
+    let client = Client::new(kube::Client::new(service, "default")).expect("a ready client");
+    let listed = client.list(&Query::<ConfigMap>::default()).await;
+    let queries = queries.lock().expect("not poisoned").clone();
+    (listed.map(|maps| names(&maps).into_iter().map(str::to_owned).collect()), queries)
+}
+
+fn assert_endless(listed: Result<Vec<String>, Error>, expected: &str) {
+    let error = listed.expect_err("the list does not end");
+    assert!(matches!(error, Error::EndlessList { reason, .. } if reason.contains(expected)), "{error}");
+}
+
+fn page_of(token: &str, names: &[&str]) -> serde_json::Value {
+    let item = |name: &&str| json!({"metadata": {"namespace": "default", "name": name}});
+    json!({"metadata": {"continue": token}, "items": names.iter().map(item).collect::<Vec<_>>()})
+}
+
+#[tokio::test]
+async fn a_live_list_whose_continue_token_repeats_is_an_error() {
+    let (listed, queries) = list_from(|number, _| page_of("x", &[&format!("map-{number}")])).await;
+    assert_endless(listed, "repeats its continue token");
+    assert_eq!(queries, ["limit=500", "limit=500&continue=x", "", "continue=x"]);
+}
+
+#[tokio::test]
+async fn a_live_list_whose_pages_repeat_is_an_error() {
+    let (listed, queries) = list_from(|number, _| page_of(&format!("token-{number}"), &["a", "b"])).await;
+    assert_endless(listed, "sends the same page again");
+    assert_eq!(queries.len(), 4);
+}
+
+#[tokio::test]
+async fn a_live_list_of_empty_pages_is_an_error() {
+    let (listed, queries) = list_from(|number, _| page_of(&format!("token-{number}"), &[])).await;
+    assert_endless(listed, "without objects");
+    assert_eq!(queries.len(), 2 * 101);
+}
+
+#[tokio::test]
+async fn a_live_list_that_does_not_end_is_requested_once_without_pages() -> anyhow::Result<()> {
+    let (listed, queries) = list_from(|_, query| match query {
+        "" => page_of("", &["a", "b"]),
+        _ => page_of("x", &["a"]),
+    })
+    .await;
+    assert_eq!(listed?, ["a", "b"]);
+    assert_eq!(queries, ["limit=500", "limit=500&continue=x", ""]);
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_index_is_not_for_the_server() -> anyhow::Result<()> {
     let (server, client) = embedded()?;

@@ -8,6 +8,7 @@ mod finalizer;
 mod held;
 mod intercept;
 mod left;
+mod limits;
 mod lists;
 mod matrix;
 mod modifiers;

@@ -9,6 +9,7 @@ mod ends;
 mod health;
 mod history;
 mod leading;
+mod limits;
 mod lint;
 mod metrics;
 mod order;

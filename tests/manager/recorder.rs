@@ -217,6 +217,16 @@ async fn a_server_that_cannot_be_asked_for_a_while_gets_it_later_and_one_that_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_whose_write_times_out_is_written_again() {
+    let bench = running(RecorderOptions::default());
+    bench.server.faults().add(Fault::on("POST events").delay(Duration::from_hours(1)).times(1));
+    bench.say("blue");
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!((bench.counts().await, bench.recorder.stats().failed), (vec![1], 0));
+    bench.running.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn told_to_stop_it_ends_within_five_seconds_whatever_the_server_does() -> anyhow::Result<()> {
     let server = server();
     let recorder = Recorder::new(&Client::new(client(&server))?, "painter")?;

@@ -26,6 +26,7 @@ pub(super) fn words(error: &reconcile::Error) -> Option<String> {
         Some(error) if error.is_conflict() || error.is_fenced() => return None,
         Some(client::Error::Refused(refusal)) => refusal.to_string(),
         Some(client::Error::Connection(_)) => "no answer".into(),
+        Some(error) if error.is_timeout() => "no answer".into(),
         Some(client::Error::Cache(_)) => "not synced".into(),
         Some(client::Error::Decode(_)) => "it does not fit its type".into(),
         Some(_) => "it was not sent".into(),
@@ -47,6 +48,9 @@ mod tests {
         assert_eq!(words(&error).as_deref(), Some("Secret cannot be read: Forbidden; it is tried again"));
         let error = failed(Status::failure("hunter2 has changed", "Conflict").with_code(409)).expect_err("it is one");
         assert_eq!(words(&error), None, "somebody else was faster");
+        let timeout = client::ResponseTimeout::Headers(std::time::Duration::from_secs(65));
+        let error = anyhow::Error::new(client::Error::from(timeout)).context(Failed::Reading("Secret"));
+        assert_eq!(words(&error).as_deref(), Some("Secret cannot be read: no answer; it is tried again"));
         let error = anyhow::anyhow!("hunter2").context(Failed::Writing("Cluster"));
         assert!(words(&error).is_some_and(|words| words.starts_with("Cluster cannot be written: it is not as")));
     }

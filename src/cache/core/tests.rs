@@ -9,6 +9,7 @@ use crate::{
         reflect::{Failure, Place, Reflector, Sink},
         store::Function,
     },
+    client::Connection,
     object::{Compact, MetadataOnly},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -63,7 +64,8 @@ impl<P: Payload> Scene<P> {
             doubts: None,
         };
         let part = whole(&core);
-        let reflector = Reflector::new(client.clone().into(), place, part, 2);
+        let link = Connection::from(client.clone()).client().expect("a ready client");
+        let reflector = Reflector::new(link, place, part, 2);
         let running = tokio::spawn(async { drop(reflector.run().await) });
         Self { server, maps: Api::default_namespaced(client), core, running }
     }

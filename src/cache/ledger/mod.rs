@@ -21,7 +21,7 @@
 //! A ledger tells some ten thousand writes apart. If more of them are not shown, because the informer hears nothing, later ones are waited for by all reads, and deletes by none.
 //!
 //! Not covered, so that a read may show what was before:
-//! * a write whose answer was lost, other clients' writes, and servers whose resource versions are no numbers;
+//! * a write whose answer was lost, as one that timed out, other clients' writes, and servers whose resource versions are no numbers;
 //! * a write that is answered by a `Status` which names no object and no version: `pods/eviction`, `pods/binding`;
 //! * a delete of what another client has made, while a list that is older than that is on its way: it does not have the object, and so is taken to show that it is gone;
 //! * a delete of what another client has made, and an informer with selectors has not heard of yet, or has not listed since it was declared: the answer does not say what

@@ -1,6 +1,7 @@
 //! What can go wrong between this process and the server.
 
 use super::wire::Refusal;
+use crate::client;
 use std::time::Duration;
 
 /// Why a list or watch did not go on.
@@ -48,4 +49,9 @@ pub(super) fn silent(time: Duration) -> Failure {
 
 pub(super) fn broken(error: impl std::fmt::Display) -> Failure {
     Failure::Broken(error.to_string())
+}
+
+/// A request that failed or timed out.
+pub(super) fn unanswered(error: client::Error) -> Failure {
+    Failure::Broken(error.describe())
 }

@@ -41,7 +41,7 @@ pub(crate) use self::{
     sink::Sink,
 };
 use self::{
-    failure::{broken, silent},
+    failure::{broken, silent, unanswered},
     listed::Listed,
     stream::Stream,
     way::Way,
@@ -51,7 +51,7 @@ use crate::{
     caught::caught,
     client::{Link, driving},
 };
-use http::{Request, Response, header::RETRY_AFTER};
+use http::{Request, Response, header::RETRY_AFTER, response::Parts};
 use kube_client::client::Body;
 use rand::RngExt;
 use std::{mem, pin::pin, time::Duration};
@@ -65,7 +65,7 @@ const UNHEARD: Duration = Duration::from_mins(5);
 const SILENCE: Duration = Duration::from_secs(30);
 /// The same of a watch that has brought a bookmark: the next ones come each minute. A connection that is open on this side alone is found by that.
 const UNMARKED: Duration = Duration::from_mins(3);
-/// How long an answer, or the next part of one, may take.
+/// How long the next part of a streamed list may take.
 const ANSWER: Duration = Duration::from_mins(1);
 /// A watch that ended sooner counts as a failure, unless something has happened: then the next one waits for as long.
 const SHORT: Duration = Duration::from_secs(1);
@@ -185,7 +185,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Gives what is to be followed, and from where.
     async fn streamed(&mut self, time: Duration) -> Result<(Stream, String), Failure> {
-        let response = self.answer(self.place.stream(time), Link::open).await?;
+        let response = self.open(self.place.stream(time)).await?;
         let mut stream = Stream::new(response.into_body(), ANSWER);
         let mut listed = Listed::new();
         loop {
@@ -222,7 +222,7 @@ impl<S: Sink> Reflector<S> {
 
     async fn watch(&mut self, version: String) -> Next {
         let time = watch_time();
-        let answer = self.answer(self.place.watch(&version, time), Link::open).await;
+        let answer = self.open(self.place.watch(&version, time)).await;
         let times_out = matches!(&answer, Err(Failure::Refused(refusal)) if refusal.code == 504);
         let again = mem::replace(&mut self.timed_out, times_out) && times_out;
         match answer {
@@ -300,21 +300,21 @@ impl<S: Sink> Reflector<S> {
         self.sink.well();
     }
 
-    async fn answer(
-        &self,
-        request: Result<Request<Body>, Failure>,
-        ask: impl AsyncFnOnce(&Link, Request<Body>) -> Result<Response<Body>, kube_client::Error>,
-    ) -> Result<Response<Body>, Failure> {
-        let response = timeout(ANSWER, ask(&self.client, request?)).await.map_err(|_| silent(ANSWER))?;
-        let response = response.map_err(broken)?;
+    /// Opens a watch.
+    async fn open(&self, request: Result<Request<Body>, Failure>) -> Result<Response<Body>, Failure> {
+        let response = self.client.open(request?).await.map_err(unanswered)?;
         if response.status().is_success() {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        let body = stream::whole(body, ANSWER).await?;
-        let retry_after = parts.headers.get(RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
-        Err(Failure::Refused(Refusal::of(parts.status.as_u16(), retry_after, &body)))
+        Err(refused(&parts, &self.client.read(body).await.map_err(unanswered)?))
     }
+}
+
+/// The failure of a response whose status is not a success.
+fn refused(parts: &Parts, body: &[u8]) -> Failure {
+    let retry_after = parts.headers.get(RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
+    Failure::Refused(Refusal::of(parts.status.as_u16(), retry_after, body))
 }
 
 /// Versions are numbers on every known server. One that is not can be watched from, but not be compared.

@@ -4,13 +4,13 @@
 //! gives pages of that as well, and no end of them, is asked again later.
 
 use super::{
-    ANSWER, Failure, Reflector, Sink, broken,
+    Failure, Reflector, Sink, broken,
     listed::Listed,
     page::{Page, PageMeta},
-    stream::whole,
+    refused,
     turn::Turn,
+    unanswered,
 };
-use crate::client::Link;
 use tokio::task::yield_now;
 
 /// So many pages without objects may come one after another: a server that looks for few among many may give some.
@@ -65,8 +65,11 @@ impl<S: Sink> Reflector<S> {
         token: &str,
         listed: &mut Listed<S::Payload>,
     ) -> Result<(PageMeta, Brought), Failure> {
-        let response = self.answer(self.place.page(size, token), Link::send).await?;
-        let body = whole(response.into_body(), ANSWER).await?;
+        let response = self.client.send(self.place.page(size, token)?).await.map_err(unanswered)?;
+        let (parts, body) = response.into_parts();
+        if !parts.status.is_success() {
+            return Err(refused(&parts, &body));
+        }
         let (mut page, mut turn) = (Page::new(&body), Turn::default());
         let (mut items, mut new) = (0, 0);
         while let Some(item) = page.next().map_err(broken)? {

@@ -1,9 +1,8 @@
-//! Bodies with an end to waiting: of a watch, line by line, and others whole. What is timed is each part that comes, so that a slow one comes to its end.
+//! The body of a watch, line by line, with a time limit between two parts.
 
 use super::{Failure, broken, lines::Lines, silent, turn::Turn};
 use crate::client::poll_part;
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
+use bytes::Bytes;
 use kube_client::client::Body;
 use std::{
     future::{Future, poll_fn},
@@ -13,7 +12,7 @@ use std::{
 };
 use tokio::{
     task::yield_now,
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Instant, Sleep, sleep},
 };
 
 pub(super) struct Stream {
@@ -92,25 +91,6 @@ impl Alarm {
                 return Poll::Ready(silent(self.silence));
             }
             self.timer.as_mut().reset(end);
-        }
-    }
-}
-
-/// All of a body.
-pub(super) async fn whole(mut body: Body, silence: Duration) -> Result<BytesMut, Failure> {
-    let mut all = BytesMut::new();
-    while let Some(data) = part(&mut body, silence).await? {
-        all.extend_from_slice(&data);
-    }
-    Ok(all)
-}
-
-/// The next part of a body, unless nothing comes for so long; `None` at its end.
-async fn part(body: &mut Body, silence: Duration) -> Result<Option<Bytes>, Failure> {
-    loop {
-        let Some(frame) = timeout(silence, body.frame()).await.map_err(|_| silent(silence))? else { return Ok(None) };
-        if let Ok(data) = frame.map_err(broken)?.into_data() {
-            return Ok(Some(data));
         }
     }
 }

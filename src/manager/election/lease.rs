@@ -4,10 +4,9 @@ use super::{
     LeaderElection,
     record::{Lease, Record},
 };
-use crate::client::{Link, Requests};
+use crate::client::{Error, Link, Requests, Result};
 use futures_util::Stream;
 use http::{Method, Request, header};
-use kube_client::Error;
 use kube_core::{Status, WatchEvent};
 use serde_json::Value;
 use std::{fmt, time::Duration};
@@ -42,10 +41,10 @@ impl fmt::Display for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Api(status) if status.code == 409 => Self::Conflict(status.message),
-            Error::Api(status) => Self::Other(words(&status)),
-            other => Self::Other(other.to_string()),
+        match error.status() {
+            Some(status) if status.code == 409 => Self::Conflict(status.message.clone()),
+            Some(status) => Self::Other(words(status)),
+            None => Self::Other(error.describe()),
         }
     }
 }
@@ -63,7 +62,7 @@ impl Door {
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
         match self.ask(Method::GET, self.of_one(), Vec::new()).await {
             Ok(lease) => Ok(Some(lease)),
-            Err(Unanswered::Refused(Error::Api(status))) if status.code == 404 => Ok(None),
+            Err(Unanswered::Refused(error)) if error.status().is_some_and(|status| status.code == 404) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -85,7 +84,9 @@ impl Door {
     }
 
     /// Begins with what there is.
-    pub(super) async fn watch(&self) -> Result<impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<>, Error> {
+    pub(super) async fn watch(
+        &self,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<Value>, kube_client::Error>> + use<>> {
         let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={WATCH_SECONDS}", self.name);
         let request = request(Method::GET, format!("{}?{query}", self.path), Vec::new())?;
         self.link.watch(request).await
@@ -121,9 +122,9 @@ impl From<Unanswered> for Failure {
     }
 }
 
-fn request(method: Method, uri: String, body: Vec<u8>) -> Result<Request<Vec<u8>>, Error> {
+fn request(method: Method, uri: String, body: Vec<u8>) -> Result<Request<Vec<u8>>> {
     let request = Request::builder().method(method).uri(uri).header(header::CONTENT_TYPE, "application/json");
-    request.body(body).map_err(Error::HttpError)
+    Ok(request.body(body).map_err(kube_client::Error::HttpError)?)
 }
 
 /// The server's, if it has any.

@@ -8,14 +8,14 @@ use super::{
     lease::{Door, words},
     record::Lease,
 };
+use crate::client::Error;
 use futures_util::{Stream, StreamExt, stream};
-use kube_client::Error;
 use kube_core::WatchEvent;
 use serde_json::Value;
 use std::{pin::Pin, time::Duration};
 use tokio::time::sleep;
 
-type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, Error>> + Send>>;
+type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube_client::Error>> + Send>>;
 
 /// Where the watch is.
 struct Watch {
@@ -64,7 +64,7 @@ impl Watch {
                 Some(Ok(WatchEvent::Deleted(_))) => return Ok(None),
                 Some(Ok(WatchEvent::Bookmark(_))) => {}
                 Some(Ok(WatchEvent::Error(status))) => return Err(words(&status)),
-                Some(Err(error)) => return Err(said(error)),
+                Some(Err(error)) => return Err(said(error.into())),
                 None => return Err("the watch has ended".to_owned()),
             }
         }
@@ -72,8 +72,5 @@ impl Watch {
 }
 
 fn said(error: Error) -> String {
-    match error {
-        Error::Api(status) => words(&status),
-        other => other.to_string(),
-    }
+    error.status().map_or_else(|| error.describe(), words)
 }
