@@ -261,7 +261,14 @@ impl Run<'_> {
                 tracing::warn!(controller, source, error, "too many failing mappings, mapping dropped");
             }
             Retries::Started | Retries::Running => {
-                tracing::warn!(controller, source, namespace, name, error, "mapping event to requests failed, retrying")
+                tracing::warn!(
+                    controller,
+                    source,
+                    namespace,
+                    name,
+                    error,
+                    "mapping event to requests failed, retrying"
+                );
             }
         });
     }
