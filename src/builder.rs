@@ -249,9 +249,11 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         if settings.max_concurrent == 0 {
             return Err(BuildError::NoWorkers(name));
         }
-        for (option, time) in
-            [("reconcile_timeout", settings.reconcile_timeout), ("sync_timeout", Some(settings.sync_timeout))]
-        {
+        for (option, time) in [
+            ("reconcile_timeout", settings.reconcile_timeout),
+            ("stuck_after", Some(settings.stuck_after)),
+            ("sync_timeout", Some(settings.sync_timeout)),
+        ] {
             if time.is_some_and(|time| time.is_zero()) {
                 return Err(BuildError::NoTime { name, option });
             }

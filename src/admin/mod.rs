@@ -5,8 +5,9 @@
 //! | `/metrics` | [all metrics](ManagerHandle::metrics_page), as `OpenMetrics` |
 //! | `/healthz`, `/readyz` | `ok`, or 500 with the checks that fail; `?verbose` shows all, `?exclude=a` leaves some out |
 //! | `/healthz/a`, `/readyz/a` | one check |
-//! | `/debug/controllers` | [`ManagerHandle::controllers`] |
-//! | `/debug/queues`, `/debug/queues/a?limit=1000` | [`ManagerHandle::queues`], and what is in one: why is it not reconciled, and why was it? |
+//! | `/debug/controllers` | [`ManagerHandle::controllers`], with stuck reconciles |
+//! | `/debug/queues` | [`ManagerHandle::queues`]: numbers, and the last 100 requests of each controller that ended with a terminal error |
+//! | `/debug/queues/a?limit=1000` | [`ManagerHandle::queue`]: the requests in the queue of controller `a`, each with the reasons of its next reconcile |
 //! | `/debug/caches` | [`ManagerHandle::caches`] |
 //! | `/debug/leases` | [`ManagerHandle::lease`] |
 //! | `/debug/checks` | what all checks say, with reasons |

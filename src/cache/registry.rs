@@ -40,6 +40,7 @@ struct Shared {
     /// Of kinds that are not there; runs with the cache.
     arrivals: Arrivals,
     ended: watch::Sender<bool>,
+    of_added_cluster: bool,
 }
 
 #[derive(Default)]
@@ -81,10 +82,26 @@ impl Cache {
     /// # Panics
     /// If it is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>, options: CacheOptions) -> Result<Self, CacheError> {
+        Self::build(connection.into(), options, false)
+    }
+
+    /// Creates the cache of a cluster that a manager runs beside its own.
+    ///
+    /// A controller starts without its watches if they do not sync in time.
+    pub(crate) fn of_added_cluster(connection: Connection, options: CacheOptions) -> Result<Self, CacheError> {
+        Self::build(connection, options, true)
+    }
+
+    fn build(connection: Connection, options: CacheOptions, of_added_cluster: bool) -> Result<Self, CacheError> {
         Plan::check(&options)?;
-        let client = connection.into().informing().map_err(CacheError::Connection)?;
+        let client = connection.informing().map_err(CacheError::Connection)?;
         let (state, arrivals) = (Mutex::default(), Arrivals::default());
-        Ok(Self(Arc::new(Shared { client, options, state, arrivals, ended: watch::Sender::new(false) })))
+        let ended = watch::Sender::new(false);
+        Ok(Self(Arc::new(Shared { client, options, state, arrivals, ended, of_added_cluster })))
+    }
+
+    pub(crate) fn is_of_added_cluster(&self) -> bool {
+        self.0.of_added_cluster
     }
 
     /// Declare a kind and hold on to its informer; it lives while somebody does. Starts at once in a running cache.

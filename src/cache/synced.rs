@@ -32,6 +32,20 @@ impl Cache {
         if unsynced.is_empty() { Ok(()) } else { Err(CacheError::SyncTimeout { limit, waiting: unsynced }) }
     }
 
+    /// Waits until every informer declared so far is synced or has failed, at most for `limit`.
+    pub(crate) async fn await_known(&self, limit: Duration) {
+        let known = async {
+            for declared in self.all_informers() {
+                let mut conditions = declared.core.conditions();
+                select! {
+                    _ = declared.core.clone().synced() => {}
+                    _ = conditions.wait_for(Condition::is_no) => {}
+                }
+            }
+        };
+        drop(timeout(limit, known).await);
+    }
+
     /// Those that somebody cannot do without and that are not synced, with the reason.
     pub(crate) fn unsynced(&self) -> Vec<String> {
         let needed = self.all_informers().into_iter().filter(|declared| declared.life.is_needed());

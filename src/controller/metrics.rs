@@ -2,7 +2,7 @@
 //!
 //! Nothing is pushed: controllers are read when the page is asked for, and the series of one that is gone are gone.
 
-use super::{Controller, ControllerReport, QueueSnapshot, Shared, Times};
+use super::{Controller, ControllerReport, QueueReport, QueueSnapshot, Shared, Times};
 use crate::{
     page::{Buckets, Named, Page},
     source::WatchStats,
@@ -28,6 +28,7 @@ use std::{
 /// | `controller_runtime_reconcile_time_seconds` | how long runs take |
 /// | `controller_runtime_max_concurrent_reconciles` | how many are allowed at once |
 /// | `controller_runtime_active_workers` | how many there are |
+/// | `steersman_controller_stuck_reconciles` | reconciles that have been running for longer than [`Options::stuck_after`](super::Options::stuck_after) |
 /// | `steersman_controller_conflicts_total` | errors that were conflicts |
 /// | `steersman_controller_superseded_total` | runs dropped because their request was made again |
 /// | `steersman_controller_deferred_total` | requests held back until the caches showed what was written |
@@ -68,6 +69,8 @@ impl Metrics for Measured {}
 trait Reported: Send + Sync {
     /// `None` once it has ended.
     fn report(self: Arc<Self>) -> Option<ControllerReport>;
+    /// Returns `None` once the controller has ended.
+    fn queue_report(self: Arc<Self>) -> Option<QueueReport>;
     fn name(&self) -> &str;
     /// See [`Controller::queue_snapshot`].
     fn queue(self: Arc<Self>, most: usize) -> QueueSnapshot;
@@ -77,6 +80,11 @@ impl<R: Key> Reported for Shared<R> {
     fn report(self: Arc<Self>) -> Option<ControllerReport> {
         let ended = *self.ended.borrow();
         (!ended).then(|| Controller(self).report())
+    }
+
+    fn queue_report(self: Arc<Self>) -> Option<QueueReport> {
+        let ended = *self.ended.borrow();
+        (!ended).then(|| Controller(self).queue_report())
     }
 
     fn name(&self) -> &str {
@@ -109,9 +117,18 @@ impl ControllerMetrics {
 
     /// Of every controller that has not ended.
     pub(crate) fn reports(&self) -> Vec<ControllerReport> {
+        self.collect(Reported::report)
+    }
+
+    /// Reports the queue of every controller that has not ended.
+    pub(crate) fn queues(&self) -> Vec<QueueReport> {
+        self.collect(Reported::queue_report)
+    }
+
+    fn collect<T>(&self, report: impl Fn(Arc<dyn Reported>) -> Option<T>) -> Vec<T> {
         let mut reports = Vec::new();
         self.controllers.lock().retain(|probe| {
-            let report = probe.controller.upgrade().and_then(Reported::report);
+            let report = probe.controller.upgrade().and_then(&report);
             let alive = report.is_some();
             reports.extend(report);
             alive
@@ -188,6 +205,10 @@ fn write(page: &mut Page<'_, '_>, reports: &[ControllerReport]) -> fmt::Result {
     page.gauges(
         ("controller_runtime_active_workers", "How many runs there are"),
         reports.iter().map(|report| (of(report), report.queue.running as f64)),
+    )?;
+    page.gauges(
+        ("steersman_controller_stuck_reconciles", "Reconciles that run for longer than stuck_after"),
+        reports.iter().map(|report| (of(report), report.stuck.len() as f64)),
     )?;
     let mut per_source = |named: Named, value: fn(&WatchStats) -> u64| {
         let samples = reports.iter().flat_map(|report| {

@@ -3,10 +3,12 @@
 //! A [builder](crate::builder) makes a [`Controller`], which is a handle, and a [`ControllerTask`], which runs it:
 //!
 //! * Sources start at once, each in a task of its own. No worker begins before the initial events of all of them went through their handlers; one that
-//!   does not come about within [`Options::sync_timeout`] fails the start, with its name and the server's words.
+//!   does not come about within [`Options::sync_timeout`] fails the start, with its name and the server's words. Watches that are optional, or of an
+//!   [added cluster](crate::manager::ManagerHandle::add_cluster), do not: the controller starts without them, and they go on trying.
 //! * Each of [`Options::max_concurrent`] workers takes a request and runs the [`Reconciler`](crate::reconcile::Reconciler) on it. No request is in two workers. What the answer
 //!   means is in the table of [`reconcile`](crate::reconcile).
 //! * A request whose last run has written what the caches do not show yet is held back until they do: [`Options::consistency`].
+//! * A reconcile that runs for longer than [`Options::stuck_after`] is reported, and goes on.
 //! * [`Controller::watch`] adds sources at any time, and gives a handle by which they can be stopped.
 //! * When it is told to stop, runs are told ([`Context::shutdown`](crate::reconcile::Context::shutdown)), what is queued is dropped, and what runs is waited for. Dropping
 //!   what runs it drops the runs, too.
@@ -54,9 +56,11 @@ mod inbox;
 mod metrics;
 mod numbers;
 mod options;
+mod reason;
 mod report;
 mod run;
 mod state;
+mod terminal;
 mod verdict;
 mod work;
 
@@ -68,8 +72,9 @@ pub use self::{
     metrics::ControllerMetrics,
     numbers::{ControllerStats, Times},
     options::{Defaults, OnError, Options, Retry},
-    report::{ControllerReport, QueueReport, QueueSnapshot, WatchReport},
+    report::{ControllerReport, QueueReport, QueueSnapshot, StuckReconcile, WatchReport},
     run::ControllerTask,
+    terminal::TerminalOutcome,
 };
 pub use crate::source::{ScopedWatch, WatchError, WatchHandle, WatchState, WatchStats};
 
@@ -79,6 +84,7 @@ use self::{
     inbox::Inbox,
     numbers::Numbers,
     state::State,
+    terminal::TerminalOutcomes,
     work::{Limit, Work},
 };
 use crate::{
@@ -149,6 +155,7 @@ impl<R: Key> Controller<R> {
             groups,
             deferrals: Arc::new(Deferrals::default()),
             ending: Ending::default(),
+            terminal: TerminalOutcomes::default(),
             numbers: Numbers::default(),
             shutdown: self.0.shutdown.clone(),
             limit: Limit::new(settings.max_concurrent),
@@ -221,6 +228,18 @@ impl<R: Key> Controller<R> {
     pub(crate) fn leads(&self) -> (bool, bool) {
         let settings = &self.work().settings;
         (settings.needs_leader, settings.warmup)
+    }
+
+    /// Returns a check that fails while a reconcile is stuck, if the options ask for one.
+    pub(crate) fn stuck_check(&self) -> Option<impl Fn() -> Result<(), String> + Send + Sync + use<R>> {
+        let controller = self.clone();
+        self.work().settings.stuck_fails_readiness.then_some(move || match controller.stuck() {
+            stuck if stuck.is_empty() => Ok(()),
+            stuck => {
+                let stuck: Vec<_> = stuck.iter().map(ToString::to_string).collect();
+                Err(format!("stuck reconciles: {}", stuck.join(", ")))
+            }
+        })
     }
 
     /// Start the sources before the controller runs, and wait for them: a standby that does so acts at once when it is its turn. Whoever calls it again, or runs the

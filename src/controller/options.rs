@@ -7,6 +7,11 @@ use hashbrown::HashMap;
 use kube_core::GroupVersionKind;
 use std::{fmt, sync::Arc, time::Duration};
 
+const STUCK_AFTER: Duration = Duration::from_mins(10);
+
+/// Equals the limit of the reflector.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
+
 /// Settings of a controller. What is `None` is inherited: from the [`Defaults`] for its kind, then from those for all, then as said here.
 ///
 /// ```
@@ -26,6 +31,22 @@ pub struct Options {
     pub max_concurrent: Option<usize>,
     /// How long a run may take before it is dropped, and counts as failed. Default: for ever.
     pub reconcile_timeout: Option<Duration>,
+    /// Reports a reconcile that runs for longer than this as stuck.
+    ///
+    /// Stuck reconciles are in [`ControllerReport::stuck`](super::ControllerReport::stuck), which
+    /// `/debug/controllers` shows, and in the metric `steersman_controller_stuck_reconciles`. They
+    /// continue to run: set [`Self::reconcile_timeout`] to end them. `Duration::MAX` reports none.
+    /// Default: 10 minutes.
+    pub stuck_after: Option<Duration>,
+    /// Fails the check `controller/NAME` of `/readyz` while a reconcile is stuck.
+    ///
+    /// `/healthz` does not depend on stuck reconciles. Default: false.
+    pub stuck_fails_readiness: Option<bool>,
+    /// Longest `Retry-After` of the API server that a retry waits for. Zero ignores `Retry-After`.
+    ///
+    /// [`Failure::after`](crate::reconcile::Failure::after) and the delay of the limiter are not
+    /// capped. Default: 5 minutes.
+    pub max_retry_after: Option<Duration>,
     /// How long each source may take until its initial events are through; after that the start fails. Default: 2 minutes.
     pub sync_timeout: Option<Duration>,
     /// Runs only while its manager leads. Default: true.
@@ -58,8 +79,10 @@ pub struct Options {
 /// What decides about errors.
 pub type OnError = Arc<dyn Fn(&Error, u32) -> Retry + Send + Sync>;
 
-/// What to do about an error. In each case at least as long passes as the server's `Retry-After`, or [`Failure::after`](crate::reconcile::Failure::after),
-/// in the error says.
+/// What to do about an error.
+///
+/// A retry waits at least for the server's `Retry-After` in the error, capped by
+/// [`Options::max_retry_after`], and for [`Failure::after`](crate::reconcile::Failure::after).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Once more when the limiter says.
@@ -86,6 +109,9 @@ impl Options {
         Self {
             max_concurrent: self.max_concurrent.or(other.max_concurrent),
             reconcile_timeout: self.reconcile_timeout.or(other.reconcile_timeout),
+            stuck_after: self.stuck_after.or(other.stuck_after),
+            stuck_fails_readiness: self.stuck_fails_readiness.or(other.stuck_fails_readiness),
+            max_retry_after: self.max_retry_after.or(other.max_retry_after),
             sync_timeout: self.sync_timeout.or(other.sync_timeout),
             needs_leader: self.needs_leader.or(other.needs_leader),
             warmup: self.warmup.or(other.warmup),
@@ -102,6 +128,9 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("max_concurrent", &self.max_concurrent)
             .field("reconcile_timeout", &self.reconcile_timeout)
+            .field("stuck_after", &self.stuck_after)
+            .field("stuck_fails_readiness", &self.stuck_fails_readiness)
+            .field("max_retry_after", &self.max_retry_after)
             .field("sync_timeout", &self.sync_timeout)
             .field("needs_leader", &self.needs_leader)
             .field("warmup", &self.warmup)
@@ -150,6 +179,9 @@ impl Defaults {
 pub(crate) struct Settings {
     pub(crate) max_concurrent: usize,
     pub(crate) reconcile_timeout: Option<Duration>,
+    pub(crate) stuck_after: Duration,
+    pub(crate) stuck_fails_readiness: bool,
+    pub(crate) max_retry_after: Duration,
     pub(crate) sync_timeout: Duration,
     pub(crate) needs_leader: bool,
     pub(crate) warmup: bool,
@@ -164,6 +196,9 @@ impl From<Options> for Settings {
         Self {
             max_concurrent: options.max_concurrent.unwrap_or(1),
             reconcile_timeout: options.reconcile_timeout,
+            stuck_after: options.stuck_after.unwrap_or(STUCK_AFTER),
+            stuck_fails_readiness: options.stuck_fails_readiness.unwrap_or(false),
+            max_retry_after: options.max_retry_after.unwrap_or(MAX_RETRY_AFTER),
             sync_timeout: options.sync_timeout.unwrap_or(SYNC_TIMEOUT),
             needs_leader: options.needs_leader.unwrap_or(true),
             warmup: options.warmup.unwrap_or(false),
@@ -208,5 +243,7 @@ mod tests {
         assert_eq!((settings.max_concurrent, settings.sync_timeout), (1, Duration::from_mins(2)));
         assert!(settings.recover_panics && !settings.cancel_superseded && settings.reconcile_timeout.is_none());
         assert_eq!(settings.consistency, Consistency::Defer);
+        assert_eq!((settings.stuck_after, settings.max_retry_after), (Duration::from_mins(10), Duration::from_mins(5)));
+        assert!(!settings.stuck_fails_readiness);
     }
 }

@@ -1,13 +1,13 @@
 //! A controller as debug pages show it.
 
-use super::{Controller, ControllerStats};
+use super::{Controller, ControllerStats, TerminalOutcome};
 use crate::{
     source::{WatchHandle, WatchState, WatchStats},
-    workqueue::{Entry, EntryState, Key, Stats},
+    workqueue::{Entry, EntryState, Key, Stats, serialize_seconds},
 };
 use kube_core::GroupVersionKind;
 use serde::Serialize;
-use std::{cmp::Reverse, collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+use std::{cmp::Reverse, collections::BTreeMap, fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// A controller at one moment: see [`Controller::report`].
 #[derive(Clone, Debug, Serialize)]
@@ -21,12 +21,32 @@ pub struct ControllerReport {
     pub max_concurrent: usize,
     /// How its runs ended.
     pub stats: ControllerStats,
+    /// Reconciles that have been running for longer than
+    /// [`Options::stuck_after`](super::Options::stuck_after), longest first.
+    pub stuck: Vec<StuckReconcile>,
     /// Its queue's numbers.
     pub queue: Stats,
     /// Its watches.
     pub watches: Vec<WatchReport>,
     /// What its watches have done, by name: of several of one name together, those that have stopped included as long as there is one.
     pub sources: BTreeMap<String, WatchStats>,
+}
+
+/// A reconcile that has been running for longer than [`Options::stuck_after`](super::Options::stuck_after).
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct StuckReconcile {
+    /// Request, as text.
+    pub key: String,
+    /// Time since the reconcile started. Serialised in seconds.
+    #[serde(serialize_with = "serialize_seconds")]
+    pub running_for: Duration,
+}
+
+impl fmt::Display for StuckReconcile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} for {} s", self.key, self.running_for.as_secs())
+    }
 }
 
 /// One watch at one moment.
@@ -51,6 +71,8 @@ pub struct QueueReport {
     pub controller: String,
     /// At one moment.
     pub stats: Stats,
+    /// Requests whose last reconcile ended with a terminal error: the last 100, newest first.
+    pub terminal: Vec<TerminalOutcome>,
 }
 
 /// A controller's queue with its keys as text: see [`Controller::queue_snapshot`].
@@ -65,6 +87,10 @@ pub struct QueueSnapshot {
     pub keys: usize,
     /// Those that run first, then those that are ready, parked, delayed; each longest waiting first.
     pub entries: Vec<Entry<String>>,
+    /// Requests whose last reconcile ended with a terminal error: the last 100, newest first.
+    ///
+    /// They are not queued. A request is removed when a later reconcile ends with another result.
+    pub terminal: Vec<TerminalOutcome>,
 }
 
 impl From<&WatchHandle> for WatchReport {
@@ -94,6 +120,16 @@ impl<R: Key> Controller<R> {
         }
     }
 
+    /// Returns the reconciles that have been running for longer than
+    /// [`Options::stuck_after`](super::Options::stuck_after), longest first.
+    ///
+    /// # Panics
+    /// Before the controller is built.
+    pub fn stuck(&self) -> Vec<StuckReconcile> {
+        let longer = self.queue().running_longer_than(self.work().settings.stuck_after);
+        longer.into_iter().map(|(key, running_for)| StuckReconcile { key: format!("{key:?}"), running_for }).collect()
+    }
+
     /// All its numbers, for debug pages: as JSON or as they are. What is queued is in [`queue().snapshot()`](crate::workqueue::WorkQueue::snapshot).
     ///
     /// # Panics
@@ -104,10 +140,16 @@ impl<R: Key> Controller<R> {
             kind: self.built().and_then(|built| built.gvk.clone()),
             max_concurrent: self.max_concurrent(),
             stats: self.stats(),
+            stuck: self.stuck(),
             queue: self.queue().stats(),
             watches: self.watches().iter().map(WatchReport::from).collect(),
             sources: self.0.state.lock().sources(),
         }
+    }
+
+    pub(super) fn queue_report(&self) -> QueueReport {
+        let (controller, stats) = (self.name().to_owned(), self.queue().stats());
+        QueueReport { controller, stats, terminal: self.work().terminal.report() }
     }
 
     /// Its runs and sources that have not ended since it was told to stop, in words.
@@ -128,7 +170,8 @@ impl<R: Key> Controller<R> {
         entries.sort_by_key(|entry| (rank(entry.state), Reverse(entry.added_ago)));
         entries.truncate(most);
         let entries = entries.into_iter().map(in_words).collect();
-        QueueSnapshot { controller: self.name().to_owned(), stats, keys, entries }
+        let terminal = self.work().terminal.report();
+        QueueSnapshot { controller: self.name().to_owned(), stats, keys, entries, terminal }
     }
 }
 

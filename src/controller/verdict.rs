@@ -1,6 +1,6 @@
 //! What a run's result means: the table in [`reconcile`](crate::reconcile), as code.
 
-use super::{OnError, Retry};
+use super::{Retry, Settings};
 use crate::{
     client,
     reconcile::{Error, Instructions, Outcome, Result},
@@ -31,22 +31,24 @@ pub(super) enum Class {
 }
 
 impl Verdict {
-    pub(super) fn of(result: &Result<Outcome>, attempt: u32, on_error: Option<&OnError>) -> Self {
+    pub(super) fn of(result: &Result<Outcome>, attempt: u32, settings: &Settings) -> Self {
         match result {
             Ok(outcome) => Self { outcome: *outcome, class: Class::of(*outcome) },
-            Err(error) => Self::of_error(error, attempt, on_error),
+            Err(error) => Self::of_error(error, attempt, settings),
         }
     }
 
-    fn of_error(error: &Error, attempt: u32, on_error: Option<&OnError>) -> Self {
+    fn of_error(error: &Error, attempt: u32, settings: &Settings) -> Self {
         let instructions = Instructions::find(error);
         let gives_up = Self { outcome: Outcome::done(), class: Class::Terminal };
         if instructions.is_some_and(Instructions::is_terminal) {
             return gives_up;
         }
         let wanted = instructions.and_then(Instructions::wanted_delay).unwrap_or_default();
-        let at_least = wanted.max(retry_after(error).unwrap_or_default());
+        let asked = retry_after(error).unwrap_or_default();
+        let at_least = wanted.max(asked.min(settings.max_retry_after));
         // A policy that panics has no opinion.
+        let on_error = settings.on_error.as_ref();
         let policy = on_error.and_then(|decide| catch_unwind(AssertUnwindSafe(|| decide(error, attempt))).ok());
         let outcome = match policy.unwrap_or(Retry::Limited) {
             Retry::Limited => Outcome::requeue_not_before(at_least),
@@ -73,7 +75,7 @@ impl Class {
 }
 
 /// What the server has said, anywhere in the chain, through our client or kube's.
-fn refusals(error: &Error) -> impl Iterator<Item = &Status> {
+pub(super) fn statuses(error: &Error) -> impl Iterator<Item = &Status> {
     error.chain().filter_map(|cause| {
         let ours = cause.downcast_ref::<client::Error>().and_then(client::Error::status);
         // The source of either is all that is left of one that another error is transparent for.
@@ -83,10 +85,10 @@ fn refusals(error: &Error) -> impl Iterator<Item = &Status> {
 }
 
 fn is_conflict(error: &Error) -> bool {
-    refusals(error).any(|status| status.reason == kube_core::response::reason::CONFLICT)
+    statuses(error).any(|status| status.reason == kube_core::response::reason::CONFLICT)
 }
 
 fn retry_after(error: &Error) -> Option<Duration> {
-    let seconds = refusals(error).filter_map(|status| Some(status.details.as_ref()?.retry_after_seconds)).max()?;
+    let seconds = statuses(error).filter_map(|status| Some(status.details.as_ref()?.retry_after_seconds)).max()?;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }

@@ -10,6 +10,8 @@ use super::{
     groups::{GroupLimit, PATIENCE},
     inbox::Inbox,
     numbers::Numbers,
+    reason::{Interrupted, requeue_reason},
+    terminal::TerminalOutcomes,
     verdict::{Class, Verdict},
 };
 use crate::{
@@ -22,7 +24,6 @@ use crate::{
     stamp::{Stamp, stamp},
     workqueue::{Item, Key, RunWatch, WorkQueue},
 };
-use anyhow::anyhow;
 use futures_util::future::BoxFuture;
 use std::{
     any::Any,
@@ -60,6 +61,7 @@ pub(super) struct Work<R> {
     pub(super) groups: Option<Box<dyn GroupLimit<R>>>,
     pub(super) deferrals: Arc<Deferrals<R>>,
     pub(super) ending: Ending<R>,
+    pub(super) terminal: TerminalOutcomes<R>,
     pub(super) numbers: Numbers,
     pub(super) shutdown: Arc<CancellationToken>,
     pub(super) limit: Limit,
@@ -222,7 +224,7 @@ impl<R: Key> Work<R> {
             (Some(Err(_)), Ok(())) => {
                 self.numbers.timeouts.fetch_add(1, Relaxed);
                 let timeout = self.settings.reconcile_timeout.unwrap_or_default();
-                Err(anyhow!("no answer within {} s: dropped", timeout.as_secs_f64()))
+                Err(Interrupted::Timeout(timeout).into())
             }
             (None, Ok(())) => {
                 self.numbers.superseded.fetch_add(1, Relaxed);
@@ -240,21 +242,30 @@ impl<R: Key> Work<R> {
         if !self.settings.recover_panics {
             resume_unwind(panic);
         }
-        anyhow!("panic: {} [recovered]", words(&*panic))
+        Interrupted::Panic(words(&*panic)).into()
     }
 
     /// Count and log how it ended, and say what follows.
     fn conclude(&self, item: &mut Item<R>, result: Result<Outcome>, took: Duration) -> Outcome {
         let attempt = item.attempt();
-        let Verdict { outcome, class } = Verdict::of(&result, attempt, self.settings.on_error.as_ref());
+        let Verdict { outcome, class } = Verdict::of(&result, attempt, &self.settings);
         self.numbers.count(class, took);
+        if let Some(reason) = requeue_reason(class, outcome, &result) {
+            item.set_reason(reason);
+        }
+        if class != Class::Terminal {
+            self.terminal.remove(item.key());
+        }
         if let Err(error) = result {
-            let error = format!("{error:#}");
+            let error: Arc<str> = format!("{error:#}").into();
             // Whose it is, the span says.
             match class {
-                Class::Conflict => tracing::debug!(error, "conflict, to be retried"),
-                Class::Terminal => tracing::error!(error, "reconciler error, not to be retried"),
-                _ => tracing::error!(error, "reconciler error"),
+                Class::Conflict => tracing::debug!(error = &*error, "conflict, to be retried"),
+                Class::Terminal => {
+                    tracing::error!(error = &*error, "reconciler error, not to be retried");
+                    self.terminal.insert(item.key(), error.clone(), attempt);
+                }
+                _ => tracing::error!(error = &*error, "reconciler error"),
             }
             item.set_error(error);
         } else {

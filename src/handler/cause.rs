@@ -1,8 +1,8 @@
 //! The event that a handler is called for, as priorities and reasons have it.
 
+use super::later::EventRef;
 use crate::{
     event::Event,
-    object::ObjectKey,
     workqueue::{Priority, Reason},
 };
 use std::{fmt, sync::Arc};
@@ -68,13 +68,15 @@ impl Verb {
 #[derive(Clone)]
 pub(super) struct Cause {
     subject: Arc<Subject>,
-    pub(super) key: ObjectKey,
+    pub(super) event: EventRef,
     verb: Verb,
 }
 
 impl Cause {
-    pub(super) fn new<K>(subject: &Arc<Subject>, event: &Event<K>) -> Self {
-        Self { subject: subject.clone(), key: event.object().key().clone(), verb: Verb::of(event) }
+    /// `number` is that of the event in its source.
+    pub(super) fn new<K>(subject: &Arc<Subject>, event: &Event<K>, number: u64) -> Self {
+        let object = event.object().key().clone();
+        Self { subject: subject.clone(), event: EventRef { object, number }, verb: Verb::of(event) }
     }
 
     /// What is not news can wait.
@@ -98,19 +100,21 @@ impl Cause {
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.subject.name, self.key, self.verb.text())
+        write!(f, "{} {} {}", self.subject.name, self.event.object, self.verb.text())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::ObjectKey;
 
     #[test]
     fn every_verb_has_its_reason() {
         let subject = Subject::new("Pod");
         for verb in Verb::ALL {
-            let cause = Cause { subject: subject.clone(), key: ObjectKey::new("shop", "web"), verb };
+            let event = EventRef { object: ObjectKey::new("shop", "web"), number: 1 };
+            let cause = Cause { subject: subject.clone(), event, verb };
             assert_eq!(cause.short_reason().as_str(), format!("Pod {}", verb.text()));
         }
     }

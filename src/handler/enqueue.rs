@@ -45,7 +45,8 @@ impl<R: Key> Enqueue<R> {
 
     /// For a handler that is called for this event.
     pub(crate) fn because<K>(&self, subject: &Arc<Subject>, event: &Event<K>) -> Self {
-        Self { shared: self.shared.clone(), cause: Some(Cause::new(subject, event)) }
+        let number = self.shared.laters.number_event();
+        Self { shared: self.shared.clone(), cause: Some(Cause::new(subject, event, number)) }
     }
 
     /// For events that come from this cache, and not from the controller's.
@@ -95,9 +96,13 @@ impl<R: Key> Enqueue<R> {
     /// Add what `attempt` yields: for what waits, or may fail. It is called again with growing backoff until it succeeds, beside the events that
     /// follow and in no order with them; a controller's start waits for the first attempts. One that gives no answer within 30 s has failed.
     ///
-    /// When thousands of events wait for their first attempt, further ones are not handled before; a source of your own that calls this outside of an event has to pace
-    /// itself. Of those of one object that fail eight are tried again, the first and the last ones, of those outside of events a thousand, and of all four thousand; the others are given
-    /// up, which is logged and counted.
+    /// While 1,024 attempts wait for their first turn, the source handles no further event. A source
+    /// of your own that calls this outside of an event has to limit itself.
+    ///
+    /// For each object, the failing attempts of its oldest event and of its newest are retried. Those
+    /// of events between them are dropped, because no request was added for the states in between.
+    /// Outside of an event, at most 1,024 failing attempts are retried; further ones are dropped,
+    /// logged and counted in [`WatchStats::given_up`](crate::source::WatchStats::given_up).
     pub fn later<I, Fut, F>(&self, attempt: F)
     where
         I: Requests<R>,
@@ -105,8 +110,8 @@ impl<R: Key> Enqueue<R> {
         F: Fn() -> Fut + Send + Sync + 'static,
     {
         let (attempt, queue) = (Arc::new(attempt), self.clone());
-        let about = self.cause.as_ref().map(|cause| cause.key.clone());
-        self.shared.laters.push(about, move || {
+        let event = self.cause.as_ref().map(|cause| cause.event.clone());
+        self.shared.laters.push(event, move || {
             let (attempt, queue) = (attempt.clone(), queue.clone());
             Box::pin(async move { attempt().await.each(&mut |request| queue.add(request)) })
         });

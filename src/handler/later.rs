@@ -1,14 +1,20 @@
-//! What handlers could not do at once: attempts that wait or fail, made beside the events until they succeed.
+//! Asynchronous mappings from events to requests, retried until they succeed.
 //!
-//! What holds: nothing is given up that was not attempted. Attempts that wait for their first turn are bounded by whoever waits for [`Laters::room`] before
-//! it calls a handler; those that failed by number, see [`Failing`]. None takes a turn for longer than [`LONGEST_ATTEMPT`]. All of it is in the future that [`Laters::run`] is, and goes with it.
+//! A handler must not wait. It passes a mapping that waits or can fail to
+//! [`Enqueue::later`](super::Enqueue::later), and the [`Laters`] of the source attempt it
+//! concurrently with further events.
+//!
+//! Invariant: a running source drops no mapping before its first attempt. [`Laters::room`] bounds the
+//! mappings that wait for it. Of the mappings that fail, those of an object's first and last event
+//! are retried until they succeed, see [`FailingMappings`]; memory is bounded by the number of
+//! objects. Mappings that were pushed outside of an event are bounded by
+//! [`MAX_FAILING_WITHOUT_OBJECT`].
 
 use crate::{caught::caught, object::ObjectKey};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use hashbrown::{HashMap, hash_map::EntryRef};
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     pin::{Pin, pin},
     sync::{
@@ -22,290 +28,424 @@ use tokio::{
     sync::{Semaphore, mpsc, watch},
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-/// How many attempts are going on at once.
-const AT_ONCE: usize = 64;
+/// Attempts in progress at once.
+const MAX_CONCURRENT: usize = 64;
 
-/// How many may wait for their first attempt before handlers are not called any more.
-const FRESH: usize = 1024;
+/// Mappings that wait for their first attempt before the source pauses.
+const MAX_UNATTEMPTED: usize = 1024;
 
-/// How many failing ones of one object are tried again: the oldest, which knows what was told last, and the newest ones.
-const FAILING: usize = 8;
+/// Failing mappings retried that were pushed outside of an event.
+const MAX_FAILING_WITHOUT_OBJECT: usize = 1024;
 
-/// The same for all that are about no object.
-const FAILING_AT_LARGE: usize = 1024;
-
-/// And for all together: objects that are gone are not told from others.
-const FAILING_AT_ALL: usize = 4096;
-
-/// After this long an attempt has failed: what hangs takes nobody's turn for ever.
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(30);
+/// Time after which an attempt fails, so that it cannot block others.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 const FIRST_DELAY: Duration = Duration::from_millis(10);
-const LONGEST_DELAY: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
-pub(super) type Attempted = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+pub(super) type AttemptFuture = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
-/// The attempts of one source. A clone shares them.
+/// Attempts the mappings of one source. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Laters(Arc<Shared>);
 
 struct Shared {
-    arrivals: mpsc::UnboundedSender<Later>,
-    /// Until somebody runs them.
-    arrived: Mutex<Option<mpsc::UnboundedReceiver<Later>>>,
-    load: watch::Sender<Load>,
-    failures: AtomicU64,
-    given_up: AtomicU64,
+    sender: mpsc::UnboundedSender<Mapping>,
+    /// Taken by [`Laters::run`], [`Laters::attempt_all`] or [`Laters::close`].
+    receiver: Mutex<Option<mpsc::UnboundedReceiver<Mapping>>>,
+    counts: watch::Sender<Counts>,
+    last_event: AtomicU64,
+    failed_attempts: AtomicU64,
+    dropped_mappings: AtomicU64,
 }
 
-/// How many there are.
 #[derive(Default)]
-struct Load {
+struct Counts {
+    /// Mappings that neither succeeded nor were dropped.
     pending: usize,
-    /// Of them, not attempted yet.
-    fresh: usize,
-    /// Of the fresh ones, those that a sync waits for.
+    unattempted: usize,
+    /// Unattempted mappings that [`Laters::attempted`] waits for.
     awaited: usize,
-    /// No more are awaited.
+    /// Set by [`Laters::attempted`].
     sealed: bool,
 }
 
-struct Later {
-    about: Option<ObjectKey>,
-    attempt: Box<dyn Fn() -> Attempted + Send + Sync>,
-    counted: Counted,
+/// Event that a mapping is for.
+#[derive(Clone)]
+pub(super) struct EventRef {
+    pub(super) object: ObjectKey,
+    /// Number of the event in its source, in order.
+    pub(super) number: u64,
+}
+
+struct Mapping {
+    event: Option<EventRef>,
+    attempt: Box<dyn Fn() -> AttemptFuture + Send + Sync>,
+    counted: CountGuard,
     span: Span,
 }
 
-/// One of the [`Load`].
-struct Counted {
+/// Counts one mapping in [`Counts`] until it is dropped.
+struct CountGuard {
     shared: Arc<Shared>,
-    fresh: bool,
+    unattempted: bool,
     awaited: bool,
 }
 
-impl Counted {
-    fn attempted(&mut self) {
-        if std::mem::take(&mut self.fresh) {
-            self.shared.load.send_modify(|load| {
-                load.fresh -= 1;
-                load.awaited -= usize::from(self.awaited);
+impl CountGuard {
+    fn set_attempted(&mut self) {
+        if std::mem::take(&mut self.unattempted) {
+            self.shared.counts.send_modify(|counts| {
+                counts.unattempted -= 1;
+                counts.awaited -= usize::from(self.awaited);
             });
         }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
-        self.attempted();
-        self.shared.load.send_modify(|load| load.pending -= 1);
+        self.set_attempted();
+        self.shared.counts.send_modify(|counts| counts.pending -= 1);
     }
 }
 
 impl Default for Laters {
     fn default() -> Self {
-        let (arrivals, arrived) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
         Self(Arc::new(Shared {
-            arrivals,
-            arrived: Mutex::new(Some(arrived)),
-            load: watch::Sender::default(),
-            failures: AtomicU64::new(0),
-            given_up: AtomicU64::new(0),
+            sender,
+            receiver: Mutex::new(Some(receiver)),
+            counts: watch::Sender::default(),
+            last_event: AtomicU64::new(0),
+            failed_attempts: AtomicU64::new(0),
+            dropped_mappings: AtomicU64::new(0),
         }))
     }
 }
 
 impl Laters {
-    pub(super) fn push(&self, about: Option<ObjectKey>, attempt: impl Fn() -> Attempted + Send + Sync + 'static) {
+    /// Returns the number of an event that a handler is about to be called for.
+    pub(super) fn number_event(&self) -> u64 {
+        self.0.last_event.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Adds a mapping. Drops it if the source has stopped.
+    pub(super) fn push(&self, event: Option<EventRef>, attempt: impl Fn() -> AttemptFuture + Send + Sync + 'static) {
         let shared = self.0.clone();
         let mut awaited = false;
-        // More of them is nothing that anybody waits for.
-        shared.load.send_if_modified(|load| {
-            awaited = !load.sealed;
-            load.pending += 1;
-            load.fresh += 1;
-            load.awaited += usize::from(awaited);
+        // Returns `false` because a higher count never ends a wait.
+        shared.counts.send_if_modified(|counts| {
+            awaited = !counts.sealed;
+            counts.pending += 1;
+            counts.unattempted += 1;
+            counts.awaited += usize::from(awaited);
             false
         });
-        let counted = Counted { shared, fresh: true, awaited };
-        // When the source is over, so is what it left.
-        drop(self.0.arrivals.send(Later { about, attempt: Box::new(attempt), counted, span: Span::current() }));
+        let counted = CountGuard { shared, unattempted: true, awaited };
+        let mapping = Mapping { event, attempt: Box::new(attempt), counted, span: Span::current() };
+        drop(self.0.sender.send(mapping));
     }
 
-    /// Makes the attempts of a source, for as long as it is polled. Once.
+    /// Attempts the mappings until the future is dropped.
+    ///
+    /// Panics: called twice.
     pub(crate) async fn run(&self, controller: Option<&str>, source: &str) -> Infallible {
-        let arrived = self.0.arrived.lock().take();
-        let mut arrived = arrived.expect("they are run once");
-        let (turns, failing) = (Semaphore::new(AT_ONCE), Failing::default());
-        let mut tended = FuturesUnordered::new();
+        let receiver = self.0.receiver.lock().take();
+        let mut receiver = receiver.expect("`run` is called once");
+        let run = Run {
+            shared: &self.0,
+            controller,
+            source,
+            permits: Semaphore::new(MAX_CONCURRENT),
+            failing: FailingMappings::default(),
+        };
+        let mut mappings = FuturesUnordered::new();
         loop {
             select! {
-                Some(later) = arrived.recv() => {
-                    let span = later.span.clone();
-                    tended.push(self.tend((controller, source), later, &turns, &failing).instrument(span));
-                }
-                Some(()) = tended.next(), if !tended.is_empty() => {}
+                Some(mapping) = receiver.recv() => mappings.push(run.attempt_until_success(mapping)),
+                Some(()) = mappings.next(), if !mappings.is_empty() => {}
             }
         }
     }
 
-    /// One, until it succeeds or is given up.
-    async fn tend(
-        &self,
-        (controller, source): (Option<&str>, &str),
-        mut later: Later,
-        turns: &Semaphore,
-        failing: &Failing,
-    ) {
-        let (mut delay, mut place) = (FIRST_DELAY, None);
-        loop {
-            let attempted = {
-                let _turn = turns.acquire().await;
-                later.attempt().await
-            };
-            later.counted.attempted();
-            let Err(error) = attempted else { return };
-            self.0.failures.fetch_add(1, Relaxed);
-            let (object, error) = (later.about.as_ref().map(tracing::field::display), format!("{error:#}"));
-            if place.is_none() {
-                tracing::warn!(
-                    controller,
-                    source,
-                    object,
-                    error,
-                    "what an event is about is not known yet, and looked for again"
-                );
-            } else {
-                tracing::debug!(controller, source, object, error, "what an event is about is still not known");
-            }
-            let place = place.get_or_insert_with(|| failing.enter(later.about.as_ref()));
-            select! {
-                () = sleep(delay) => delay = (delay * 2).min(LONGEST_DELAY),
-                () = place.given_up.cancelled() => {
-                    self.0.given_up.fetch_add(1, Relaxed);
-                    tracing::warn!(controller, source, object, error, "too much has failed: what an event is about is not looked for any more");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Until each that was pushed by now was attempted once. Once.
+    /// Waits until every mapping pushed before the first call was attempted once.
     pub(crate) async fn attempted(&self) {
-        self.0.load.send_if_modified(|load| !std::mem::replace(&mut load.sealed, true));
-        self.until(|load| load.awaited == 0).await;
+        self.0.counts.send_if_modified(|counts| !std::mem::replace(&mut counts.sealed, true));
+        self.wait_for(|counts| counts.awaited == 0).await;
     }
 
-    /// Until none is left.
+    /// Waits until no mapping is pending.
     pub(crate) async fn finished(&self) {
-        self.until(|load| load.pending == 0).await;
+        self.wait_for(|counts| counts.pending == 0).await;
     }
 
-    /// Until another event may be handled.
+    /// Waits until the source may handle another event.
     pub(crate) async fn room(&self) {
-        if self.0.load.borrow().fresh >= FRESH {
-            self.until(|load| load.fresh < FRESH).await;
+        if self.0.counts.borrow().unattempted >= MAX_UNATTEMPTED {
+            self.wait_for(|counts| counts.unattempted < MAX_UNATTEMPTED).await;
         }
     }
 
-    async fn until(&self, holds: impl FnMut(&Load) -> bool) {
-        // The sender is here, so that it cannot be gone.
-        drop(self.0.load.subscribe().wait_for(holds).await);
+    async fn wait_for(&self, condition: impl FnMut(&Counts) -> bool) {
+        // Cannot fail: `self` owns the sender.
+        drop(self.0.counts.subscribe().wait_for(condition).await);
     }
 
-    /// Each once, also what they leave: for whoever does not run them.
+    /// Attempts every mapping once, including those that attempts push. For unit tests.
     pub(super) async fn attempt_all(&self) -> anyhow::Result<()> {
-        let mut arrived = self.0.arrived.lock().take();
-        while let Some(later) = arrived.as_mut().and_then(|arrived| arrived.try_recv().ok()) {
-            later.attempt().await?;
+        let mut receiver = self.0.receiver.lock().take();
+        while let Some(mapping) = receiver.as_mut().and_then(|receiver| receiver.try_recv().ok()) {
+            mapping.attempt().await?;
         }
         Ok(())
     }
 
-    /// Nobody will run them any more.
+    /// Drops the mappings of a source that was never run.
     pub(crate) fn close(&self) {
-        // They know this, and must not keep it alive.
-        drop(self.0.arrived.lock().take());
+        // Breaks the cycle of `Arc`s between the mappings and the channel.
+        drop(self.0.receiver.lock().take());
     }
 
-    /// Attempts that failed.
     pub(crate) fn failures(&self) -> u64 {
-        self.0.failures.load(Relaxed)
+        self.0.failed_attempts.load(Relaxed)
     }
 
-    /// Those that are not tried any more.
+    /// Number of mappings dropped because of [`MAX_FAILING_WITHOUT_OBJECT`].
     pub(crate) fn given_up(&self) -> u64 {
-        self.0.given_up.load(Relaxed)
+        self.0.dropped_mappings.load(Relaxed)
     }
 }
 
-impl Later {
-    async fn attempt(&self) -> anyhow::Result<()> {
-        match timeout(LONGEST_ATTEMPT, caught(pin!(async { (self.attempt)().await }))).await {
-            Ok(Ok(attempted)) => attempted,
-            Ok(Err(panic)) => Err(anyhow::anyhow!("panicked: {panic}")),
-            Err(_) => Err(anyhow::anyhow!("no answer within {} s", LONGEST_ATTEMPT.as_secs())),
+/// State of [`Laters::run`].
+struct Run<'a> {
+    shared: &'a Shared,
+    controller: Option<&'a str>,
+    source: &'a str,
+    permits: Semaphore,
+    failing: FailingMappings,
+}
+
+impl Run<'_> {
+    /// Attempts one mapping; after a failure, all failing mappings of its object until they succeed.
+    async fn attempt_until_success(&self, mut mapping: Mapping) {
+        let attempted = self.attempt(&mapping).await;
+        mapping.counted.set_attempted();
+        let Err(error) = attempted else { return };
+        let mapping = Arc::new(mapping);
+        let retries = match &mapping.event {
+            Some(event) => self.failing.insert(event, &mapping),
+            None => self.failing.insert_without_object(),
+        };
+        self.log_first_failure(&mapping, &error, &retries);
+        let object = mapping.event.as_ref().map(|event| event.object.clone());
+        match (retries, object) {
+            (Retries::Started, Some(object)) => {
+                // From here on only `failing` owns the mapping, so that it can drop it.
+                drop(mapping);
+                self.retry_object(&object).await;
+            }
+            (Retries::Started, None) => self.retry_without_object(&mapping).await,
+            (Retries::Running, _) => {}
+            (Retries::Dropped, _) => drop(self.shared.dropped_mappings.fetch_add(1, Relaxed)),
         }
     }
-}
 
-/// The failing ones. Of one object there are at most [`FAILING`], of all at most [`FAILING_AT_ALL`]: whoever is too many is given up.
-#[derive(Default)]
-struct Failing(Mutex<Ranks>);
-
-#[derive(Default)]
-struct Ranks {
-    /// In order of coming.
-    all: BTreeMap<u64, CancellationToken>,
-    /// By object or of none: oldest first.
-    of: HashMap<Option<ObjectKey>, Vec<u64>>,
-    numbers: u64,
-}
-
-impl Failing {
-    fn enter(&self, key: Option<&ObjectKey>) -> Place<'_> {
-        let (key, given_up) = (key.cloned(), CancellationToken::new());
-        let most = if key.is_some() { FAILING } else { FAILING_AT_LARGE };
-        let mut ranks = self.0.lock();
-        ranks.numbers += 1;
-        let number = ranks.numbers;
-        ranks.all.insert(number, given_up.clone());
-        let of_key = ranks.of.entry(key.clone()).or_default();
-        of_key.push(number);
-        let too_many = (of_key.len() > most).then(|| of_key.remove(1));
-        if let Some(one) = too_many.and_then(|number| ranks.all.remove(&number)) {
-            one.cancel();
-        }
-        if ranks.all.len() > FAILING_AT_ALL
-            && let Some((_, oldest)) = ranks.all.pop_first()
-        {
-            oldest.cancel();
-        }
-        drop(ranks);
-        Place { failing: self, key, number, given_up }
+    fn log_first_failure(&self, mapping: &Mapping, error: &str, retries: &Retries) {
+        let Self { controller, source, .. } = *self;
+        let (namespace, name) = mapping.namespace_and_name();
+        mapping.span.in_scope(|| match retries {
+            Retries::Dropped => {
+                tracing::warn!(controller, source, error, "too many failing mappings, mapping dropped");
+            }
+            Retries::Started | Retries::Running => {
+                tracing::warn!(
+                    controller,
+                    source,
+                    namespace,
+                    name,
+                    error,
+                    "mapping event to requests failed, retrying"
+                );
+            }
+        });
     }
-}
 
-/// Of one among them, until it is over.
-struct Place<'a> {
-    failing: &'a Failing,
-    key: Option<ObjectKey>,
-    number: u64,
-    given_up: CancellationToken,
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut ranks = self.failing.0.lock();
-        ranks.all.remove(&self.number);
-        if let EntryRef::Occupied(mut of_key) = ranks.of.entry_ref(&self.key) {
-            of_key.get_mut().retain(|one| *one != self.number);
-            if of_key.get().is_empty() {
-                of_key.remove();
+    /// Retries the failing mappings of an object until none is left.
+    async fn retry_object(&self, object: &ObjectKey) {
+        let mut delay = FIRST_DELAY;
+        loop {
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
+            for mapping in self.failing.get(object) {
+                if self.retry(&mapping).await {
+                    self.failing.remove(object, &mapping);
+                    delay = FIRST_DELAY;
+                }
+            }
+            if self.failing.remove_if_empty(object) {
+                return;
             }
         }
+    }
+
+    async fn retry_without_object(&self, mapping: &Mapping) {
+        let mut delay = FIRST_DELAY;
+        loop {
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
+            if self.retry(mapping).await {
+                return self.failing.remove_without_object();
+            }
+        }
+    }
+
+    /// Attempts a mapping that has failed before. Returns `true` if it succeeded.
+    async fn retry(&self, mapping: &Mapping) -> bool {
+        let Err(error) = self.attempt(mapping).await else { return true };
+        let Self { controller, source, .. } = *self;
+        let (namespace, name) = mapping.namespace_and_name();
+        mapping.span.in_scope(|| {
+            tracing::debug!(
+                controller,
+                source,
+                namespace,
+                name,
+                error,
+                "mapping event to requests failed again, retrying"
+            );
+        });
+        false
+    }
+
+    async fn attempt(&self, mapping: &Mapping) -> Result<(), String> {
+        let _permit = self.permits.acquire().await;
+        mapping.attempt().instrument(mapping.span.clone()).await.map_err(|error| {
+            self.shared.failed_attempts.fetch_add(1, Relaxed);
+            format!("{error:#}")
+        })
+    }
+}
+
+impl Mapping {
+    async fn attempt(&self) -> anyhow::Result<()> {
+        // Calls the closure inside the future, to catch its panics as well.
+        match timeout(ATTEMPT_TIMEOUT, caught(pin!(async { (self.attempt)().await }))).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(anyhow::anyhow!("mapping panicked: {panic}")),
+            Err(_) => Err(anyhow::anyhow!("mapping timed out after {} s", ATTEMPT_TIMEOUT.as_secs())),
+        }
+    }
+
+    fn namespace_and_name(&self) -> (Option<&str>, Option<&str>) {
+        let object = self.event.as_ref().map(|event| &event.object);
+        (object.and_then(ObjectKey::namespace), object.map(ObjectKey::name))
+    }
+}
+
+/// Mappings that are retried after a failure: one entry per object.
+///
+/// An entry holds the mappings of the oldest failing event and of the newest. The oldest knows the
+/// state for which requests were last enqueued, the newest the state for which they are missing. No
+/// request was enqueued for the states between them, so no request is lost with them.
+#[derive(Default)]
+struct FailingMappings(Mutex<FailingState>);
+
+#[derive(Default)]
+struct FailingState {
+    by_object: HashMap<ObjectKey, FailingObject>,
+    without_object: usize,
+}
+
+/// Failing mappings of one object: at most two events, oldest first.
+#[derive(Default)]
+struct FailingObject(Vec<FailingEvent>);
+
+struct FailingEvent {
+    number: u64,
+    /// One for each failing call of [`Enqueue::later`](super::Enqueue::later).
+    mappings: Vec<Arc<Mapping>>,
+}
+
+/// Who retries a mapping that has failed.
+enum Retries {
+    /// The caller.
+    Started,
+    /// The future that retries the other mappings of the object.
+    Running,
+    /// Nothing: too many other mappings fail.
+    Dropped,
+}
+
+impl FailingMappings {
+    fn insert(&self, event: &EventRef, mapping: &Arc<Mapping>) -> Retries {
+        let mut state = self.0.lock();
+        let mut retries = Retries::Running;
+        let object = state.by_object.entry_ref(&event.object).or_insert_with(|| {
+            retries = Retries::Started;
+            FailingObject::default()
+        });
+        let dropped = object.insert(event.number, mapping);
+        drop(state);
+        drop(dropped);
+        retries
+    }
+
+    /// Returns the mappings of an object, oldest event first.
+    fn get(&self, object: &ObjectKey) -> Vec<Arc<Mapping>> {
+        let state = self.0.lock();
+        let object = state.by_object.get(object).into_iter();
+        object.flat_map(|object| &object.0).flat_map(|event| &event.mappings).cloned().collect()
+    }
+
+    fn remove(&self, object: &ObjectKey, mapping: &Arc<Mapping>) {
+        if let Some(object) = self.0.lock().by_object.get_mut(object) {
+            object.remove(mapping);
+        }
+    }
+
+    fn remove_if_empty(&self, object: &ObjectKey) -> bool {
+        let mut state = self.0.lock();
+        let is_empty = state.by_object.get(object).is_none_or(|object| object.0.is_empty());
+        if is_empty {
+            state.by_object.remove(object);
+        }
+        is_empty
+    }
+
+    fn insert_without_object(&self) -> Retries {
+        let mut state = self.0.lock();
+        if state.without_object == MAX_FAILING_WITHOUT_OBJECT {
+            return Retries::Dropped;
+        }
+        state.without_object += 1;
+        Retries::Started
+    }
+
+    fn remove_without_object(&self) {
+        self.0.lock().without_object -= 1;
+    }
+}
+
+impl FailingObject {
+    /// Adds a mapping of an event. Returns the event between two others that it makes redundant.
+    ///
+    /// First attempts are concurrent, so events do not fail in their order.
+    fn insert(&mut self, number: u64, mapping: &Arc<Mapping>) -> Option<FailingEvent> {
+        let Self(events) = self;
+        match events.binary_search_by_key(&number, |event| event.number) {
+            Ok(at) => events[at].mappings.push(mapping.clone()),
+            Err(at) => events.insert(at, FailingEvent { number, mappings: vec![mapping.clone()] }),
+        }
+        (events.len() > 2).then(|| events.remove(1))
+    }
+
+    fn remove(&mut self, mapping: &Arc<Mapping>) {
+        for event in &mut self.0 {
+            event.mappings.retain(|other| !Arc::ptr_eq(other, mapping));
+        }
+        self.0.retain(|event| !event.mappings.is_empty());
     }
 }

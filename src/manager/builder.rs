@@ -42,6 +42,9 @@ impl ManagerBuilder {
     }
 
     /// Lead before controllers run: of all processes with the same lease one does. Without this, every process leads.
+    ///
+    /// The check `lease` of `/readyz` fails while the Lease cannot be read, or cannot be written
+    /// although no other process holds it, and returns the server's message.
     pub fn leader_election(self, lease: &str, namespace: &str) -> Self {
         self.leader_election_with(LeaderElection::new(lease, namespace))
     }
@@ -143,6 +146,9 @@ impl ManagerHandle {
         };
         checks.add_prompt(Probe::Ready, "started", has_started);
         checks.add_cache("cache", &self.0.cache);
+        if let Some(elector) = self.0.election.clone() {
+            checks.add_prompt(Probe::Ready, "lease", move || elector.check());
+        }
     }
 }
 

@@ -4,9 +4,12 @@ use super::{ManagerError, ManagerHandle, Stage, readiness::Held, stage::RunConte
 use crate::{
     cache::{Cache, CacheOptions},
     client::{Client, Connection},
+    source::SYNC_TIMEOUT,
 };
 use std::{
+    convert::Infallible,
     fmt,
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -36,7 +39,8 @@ impl Cluster {
         options: CacheOptions,
         manager: ManagerHandle,
     ) -> Result<Self, ManagerError> {
-        let cache = Cache::new(connection.clone(), options).map_err(|error| ManagerError::Cache(Arc::new(error)))?;
+        let cache = Cache::of_added_cluster(connection.clone(), options)
+            .map_err(|error| ManagerError::Cache(Arc::new(error)))?;
         let client = Client::new(connection)?.with_cache(cache.clone());
         let (stop, ended) = (CancellationToken::new(), watch::Sender::new(false));
         Ok(Self(Arc::new(Inner {
@@ -87,10 +91,22 @@ impl Cluster {
                 () = cx.stopped() => {}
             }
         };
+        // Later stages do not wait for a cluster that fails: it must not stop the others.
+        let ready = async {
+            cache.await_known(SYNC_TIMEOUT).await;
+            cx.ready();
+            pending::<Infallible>().await
+        };
+        let until = async {
+            select! {
+                () = stopped => {}
+                never = ready => match never {},
+            }
+        };
         let ended = Ended(&self.0);
-        let ran = super::run_cache(cache, &cx, stopped).await;
+        let ran = cache.clone().run_until(until).await;
         drop(ended);
-        ran
+        Ok(ran?)
     }
 }
 
@@ -110,13 +126,30 @@ impl fmt::Debug for Cluster {
 }
 
 impl ManagerHandle {
-    /// One more cluster. Its cache starts with the manager's, or at once, and is waited for as that is. The name must be free.
+    /// Adds a cluster with a client and a cache of its own.
     ///
-    /// Until it is [removed](Cluster::remove), this process is ready only if that cache is (`/readyz/cache/NAME`), and metrics of the cache have its name in the label
-    /// `cluster`.
+    /// The cache starts with that of the manager, or at once if the manager already runs. Controllers
+    /// watch it with [`Kind::with_cache`](crate::source::Kind::with_cache) and
+    /// [`handler::in_cluster`](crate::handler::in_cluster).
     ///
-    /// Controllers watch it with [`Kind::with_cache`](crate::source::Kind::with_cache) and [`handler::in_cluster`](crate::handler::in_cluster).
     /// [`Connection::with_options`] sets the time limits of its requests.
+    ///
+    /// # Unreachable clusters
+    /// An added cluster that does not sync never ends the manager. The manager's start waits for it
+    /// until its informers are synced or the first request fails, and for at most 2 minutes. Until the
+    /// cluster is [removed](Cluster::remove), its state is visible in two places:
+    ///
+    /// * The check `cache/NAME` of `/readyz` fails while a required informer is not synced, and says
+    ///   why. A probe that must not depend on the cluster asks for `/readyz?exclude=cache/NAME`.
+    /// * The metric `steersman_cache_synced` is 0 for each informer with `cluster="NAME"` that is not
+    ///   synced.
+    ///
+    /// A controller waits for its watches of the cluster until they are synced or fail, and for at most
+    /// [`sync_timeout`](crate::controller::Options::sync_timeout), then starts without them. It
+    /// reconciles their objects as soon as the cluster syncs. Until then, cached reads of the cluster
+    /// return an error. Other controllers do not wait for them.
+    ///
+    /// Errors: the name is empty or taken, or the connection or the options are invalid.
     pub fn add_cluster(&self, name: &str, connection: impl Into<Connection>) -> Result<Cluster, ManagerError> {
         self.add_cluster_with(name, connection, CacheOptions::default())
     }

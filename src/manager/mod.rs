@@ -5,7 +5,7 @@
 //! * What else is to run is [added](ManagerHandle::add) with a [`Stage`]: servers, caches, the rest, gates that have to return before anything is reconciled, and what
 //!   only the leader does. It can be added at any time before the end.
 //! * With [leader election](ManagerBuilder::leader_election), of all processes with one lease one leads. It stops before another can.
-//! * [`ManagerHandle::add_cluster`] adds other clusters, [`ManagerHandle::readiness`] and [`ManagerHandle::add_check`] say whether the process can do its work.
+//! * [`ManagerHandle::add_cluster`] adds other clusters, which may be unreachable; [`ManagerHandle::readiness`] and [`ManagerHandle::add_check`] say whether the process can do its work.
 //! * Nothing is global: two managers in one process never meet.
 //!
 //! ```
@@ -281,8 +281,14 @@ impl ManagerHandle {
             })?;
         }
         let (manager, parts) = (self.clone(), left(controller.clone()));
+        let checks = &self.0.checks;
+        let stuck = controller.stuck_check().map(|check| {
+            let id = checks.add_prompt(Probe::Ready, &format!("controller/{name}"), check);
+            checks.held(id)
+        });
         self.add_with_parts(stage, &format!("controller {name}"), parts, async move |cx: RunContext| {
             let ran = task.run_until_forsaken(cx.stopped(), cx.forsaken()).await;
+            drop(stuck);
             manager.unclaim(&name);
             ran
         })

@@ -26,10 +26,9 @@ impl ManagerHandle {
         self.0.controllers.reports()
     }
 
-    /// The numbers of every controller's queue.
+    /// Reports every controller's queue: its numbers, and the requests that ended with a terminal error.
     pub fn queues(&self) -> Vec<QueueReport> {
-        let report = |ControllerReport { name, queue, .. }| QueueReport { controller: name, stats: queue };
-        self.controllers().into_iter().map(report).collect()
+        self.0.controllers.queues()
     }
 
     /// What is in a controller's queue, at most so many keys: those that run first, then those that wait longest. `None` if there is no such controller. It looks

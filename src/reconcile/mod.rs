@@ -13,7 +13,7 @@
 //! | `Ok(Outcome::requeue())` | once more with growing backoff |
 //! | `Ok(Outcome::requeue_not_before(d))` | the same, and not before `d` |
 //! | `Ok(Outcome::retry_after(d))` | once more after `d`, which counts as an attempt that failed |
-//! | an error | once more with growing backoff, at least as long as the server's `Retry-After` in it says; [`Options::on_error`] may decide otherwise |
+//! | an error | once more with growing backoff, and not before the server's `Retry-After` in it, capped by [`Options::max_retry_after`]; [`Options::on_error`] may decide otherwise |
 //! | an error that is a conflict | the same, but it is logged for debugging only, and counted apart |
 //! | [`Failure::terminal`] | nothing until an event; failed attempts are forgotten |
 //! | a panic, or no answer in time | as an error |
@@ -45,6 +45,7 @@
 //! ```
 //!
 //! [`Options::on_error`]: crate::controller::Options::on_error
+//! [`Options::max_retry_after`]: crate::controller::Options::max_retry_after
 
 mod context;
 mod failure;

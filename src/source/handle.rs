@@ -20,7 +20,10 @@ impl WatchHandle {
         self.0.name()
     }
 
-    /// Whether a controller starts without it. See [`Select::optional`](crate::cache::Select::optional).
+    /// Whether a controller starts without it.
+    ///
+    /// True if the watch is [`optional`](crate::cache::Select::optional), or uses the cache of an
+    /// [added cluster](crate::manager::ManagerHandle::add_cluster).
     pub fn is_optional(&self) -> bool {
         self.0.optional
     }
@@ -142,7 +145,8 @@ pub struct WatchStats {
     pub panics: u64,
     /// Attempts of [`Enqueue::later`](crate::handler::Enqueue::later) that failed.
     pub failures: u64,
-    /// What is not attempted any more, because too much of one object failed.
+    /// Attempts of [`Enqueue::later`](crate::handler::Enqueue::later) outside of an event that were
+    /// dropped after they failed, because 1,024 others were failing.
     pub given_up: u64,
 }
 

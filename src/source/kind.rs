@@ -114,8 +114,10 @@ impl<K: KubeObject, R: Key> Source<R> for Kind<K, R> {
         Ok(())
     }
 
+    /// Watches of an added cluster are optional, so that one cluster does not stop the others.
     fn is_optional(&self) -> bool {
-        self.select.is_optional()
+        let in_added_cluster = self.bound.as_ref().is_some_and(|(cache, _)| cache.is_of_added_cluster());
+        self.select.is_optional() || in_added_cluster
     }
 
     async fn run(mut self, queue: Enqueue<R>, cx: SourceContext) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 //! | use | for | a controller's start waits |
 //! |---|---|---|
 //! | [`Kind`] | objects in the cluster, from the controller's cache; a [`Watch`] says which of their events count | until all that is there was handled; if it is [`optional`](crate::cache::Select::optional), only until it is known how it is |
-//! | [`Kind::with_cache`] | the same from a cache of your own: another cluster, or no controller at all | the same |
+//! | [`Kind::with_cache`] | the same from a cache of your own: another cluster, or no controller at all | the same; for an [added cluster](crate::manager::ManagerHandle::add_cluster) only until it is synced or fails |
 //! | [`informer()`] | an [`Informer`](crate::cache::Informer) that you hold | no |
 //! | [`Channel`] | news from outside the cluster, such as webhooks | no |
 //! | [`from_fn`], or a [`Source`] of your own | everything else: clocks, message buses, fakes in tests | until it says so, or returns |

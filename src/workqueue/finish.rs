@@ -3,7 +3,7 @@
 //! Invariant: when a run has ended, its key waits for something, is remembered for its failed attempts, or has given its slot up.
 
 use super::{
-    Key,
+    Key, Reason,
     clock::Time,
     reasons::ReasonIds,
     shutdown::Phase,
@@ -22,6 +22,8 @@ pub(super) struct Ended<'a> {
     pub(super) priority: i32,
     /// Taken if there is one.
     pub(super) error: &'a mut Option<Arc<str>>,
+    /// Reason of the requeue.
+    pub(super) reason: Option<&'a Reason>,
 }
 
 /// How a run ends. Times are moments of the queue's clock; 0 is now.
@@ -63,7 +65,7 @@ impl<K: Key> State<K> {
         wakes: &mut Wakes,
         done: &mut Option<K>,
     ) {
-        let Ended { slot: at, run, end, priority, error } = ended;
+        let Ended { slot: at, run, end, priority, error, reason } = ended;
         let (started, mut reasons) = self.runs.end(run);
         self.watchers.wake(run); // Wakers go without the lock; that they are told once more does no harm.
         if let Some(ended_at) = ended_at {
@@ -87,6 +89,7 @@ impl<K: Key> State<K> {
         self.reasons.release(&mut reasons);
         if let End::Again(due) | End::Retry(due) = end {
             if open {
+                self.push_requeue_reason(at, reason);
                 let when = When::at(due, matches!(end, End::Retry(_)), false);
                 self.merge(at, when, priority, time, wakes);
             } else {
@@ -106,6 +109,14 @@ impl<K: Key> State<K> {
             self.forget_slot(at);
         }
         self.free_if_idle(at, done);
+    }
+
+    /// Adds the reason of a requeue, unless an event has already made the key ready.
+    fn push_requeue_reason(&mut self, at: u32, reason: Option<&Reason>) {
+        let slot = &mut self.slots[at];
+        if let Some(reason) = reason.filter(|_| slot.pending != Pending::Worker) {
+            self.reasons.push(&mut slot.reasons, reason);
+        }
     }
 
     fn park(

@@ -29,21 +29,28 @@ pub struct Item<K: Key> {
     queue: WorkQueue<K>,
     held: Held<K>,
     error: Option<Arc<str>>,
+    reason: Option<Reason>,
     finished: bool,
 }
 
 impl<K: Key> Held<K> {
     #[inline]
-    fn ended<'a>(&self, end: End, priority: Option<Priority>, error: &'a mut Option<Arc<str>>) -> Ended<'a> {
+    fn ended<'a>(
+        &self,
+        end: End,
+        priority: Option<Priority>,
+        error: &'a mut Option<Arc<str>>,
+        reason: Option<&'a Reason>,
+    ) -> Ended<'a> {
         let priority = priority.map_or(self.priority, |priority| priority.0);
-        Ended { slot: self.slot, run: self.run, end, priority, error }
+        Ended { slot: self.slot, run: self.run, end, priority, error, reason }
     }
 }
 
 impl<K: Key> Item<K> {
     #[inline]
     pub(super) fn new(queue: &WorkQueue<K>, held: Held<K>) -> Self {
-        Self { queue: queue.clone(), held, error: None, finished: false }
+        Self { queue: queue.clone(), held, error: None, reason: None, finished: false }
     }
 
     /// The key.
@@ -76,7 +83,10 @@ impl<K: Key> Item<K> {
         Duration::from_nanos(self.queue.0.clock.moment(stamp).latest.saturating_sub(self.held.began))
     }
 
-    /// Why it runs: the last reasons it was added with since its last run, oldest first. A retry has none: [`attempt`](Self::attempt) says that it is one.
+    /// Returns why the key runs: the last reasons since its previous run, oldest first.
+    ///
+    /// The reasons are those of adds, and that of [`set_reason`](Self::set_reason) if the previous run
+    /// requeued the key.
     pub fn reasons(&self) -> Vec<Reason> {
         let state = self.queue.0.lock();
         state.reasons.texts(state.runs.get(self.held.run).reasons)
@@ -106,6 +116,13 @@ impl<K: Key> Item<K> {
     /// Why this run failed, for [`snapshot`](WorkQueue::snapshot): shown until the key succeeds or is forgotten.
     pub fn set_error(&mut self, error: impl Into<Arc<str>>) {
         self.error = Some(error.into());
+    }
+
+    /// Sets the reason of the next run, if this one ends with a requeue.
+    ///
+    /// The queue ignores it if an add has made the key ready since this run began.
+    pub fn set_reason(&mut self, reason: impl Into<Reason>) {
+        self.reason = Some(reason.into());
     }
 
     /// Requeue as told, then done, under one lock.
@@ -191,12 +208,13 @@ impl<K: Key> Item<K> {
     }
 
     fn finish_with(&mut self, end: End, priority: Option<Priority>) {
-        let Self { queue: WorkQueue(queue), held, error, finished } = self;
+        let Self { queue: WorkQueue(queue), held, error, reason, finished } = self;
         *finished = true;
         let ended_at = queue.timing.then(|| queue.clock.read().latest);
         let mut done = None;
         queue.change(|state, wakes| {
-            state.finish(held.ended(end, priority, error), ended_at, &queue.clock, wakes, &mut done);
+            let ended = held.ended(end, priority, error, reason.as_ref());
+            state.finish(ended, ended_at, &queue.clock, wakes, &mut done);
         });
     }
 
@@ -208,12 +226,14 @@ impl<K: Key> Item<K> {
         now: Moment,
         waker: Option<&Waker>,
     ) -> Option<Asleep> {
-        let Self { queue: WorkQueue(queue), held, error, finished } = self;
+        let Self { queue: WorkQueue(queue), held, error, reason, finished } = self;
         *finished = true;
+        // The item may become the next key, which this reason is not about.
+        let reason = reason.take();
         let mut asleep = None;
         let (mut done, mut old) = (None, None); // Keys, to be dropped without the lock.
         queue.change(|state, wakes| {
-            let ended = held.ended(end, priority, error);
+            let ended = held.ended(end, priority, error, reason.as_ref());
             state.finish(ended, queue.timing.then_some(now.latest), &now, wakes, &mut done);
             if let Some(next) = state.take(&now, queue.timing) {
                 *finished = false;

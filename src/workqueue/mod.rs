@@ -250,6 +250,14 @@ impl Outcome {
         Self { next: Next::Retry(delay), priority: None }
     }
 
+    /// Returns the delay that the outcome asks for, without that of the limiter.
+    pub(crate) fn delay(self) -> Duration {
+        match self.next {
+            Next::Done => Duration::ZERO,
+            Next::After(delay) | Next::RateLimited { at_least: delay } | Next::Retry(delay) => delay,
+        }
+    }
+
     /// As `reconcile_total` labels it.
     pub(crate) fn label(self) -> &'static str {
         match self.next {
@@ -291,7 +299,7 @@ impl<K> fmt::Debug for QueueOptions<K> {
     }
 }
 
-fn serialize_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
 }
 

@@ -5,11 +5,12 @@ use super::{
     queue::Shared,
     reasons::KEPT,
     serialize_optional_seconds, serialize_seconds,
+    shutdown::Phase,
     slots::{Pending, Slot},
     state::{NEVER, State},
 };
 use serde::Serialize;
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::HashSet, sync::Arc, time::Duration};
 
 /// So many slots are read under one lock: some tens of microseconds, also when none of them is in the processor's cache and each
 /// has an error.
@@ -104,6 +105,26 @@ impl<K: Key> WorkQueue<K> {
         let mut seen = HashSet::with_capacity(entries.len());
         entries.retain(|entry| seen.insert(entry.key.clone()));
         entries
+    }
+}
+
+impl<K: Key> WorkQueue<K> {
+    /// Returns the keys that have been running for longer than `limit`, and for how long.
+    ///
+    /// Looks at the runs only, unlike [`Self::snapshot`]. Empty once the queue is closed.
+    pub(crate) fn running_longer_than(&self, limit: Duration) -> Vec<(K, Duration)> {
+        // Allocated before the lock is taken.
+        let mut running = Vec::with_capacity(self.stats().running);
+        let now = self.0.clock.now();
+        let state = self.0.lock();
+        if state.phase != Phase::Closed {
+            let times = state.runs.iter().map(|(slot, started)| (slot, ago(now, started)));
+            let longer = times.filter(|(_, time)| *time > limit);
+            running.extend(longer.filter_map(|(slot, time)| Some((state.slots[slot].key.clone()?, time))));
+        }
+        drop(state);
+        running.sort_by_key(|(_, time)| Reverse(*time));
+        running
     }
 }
 

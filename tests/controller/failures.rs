@@ -110,6 +110,18 @@ async fn a_failure_waits_at_least_as_long_as_it_says_and_longer_if_the_server_sa
 }
 
 #[tokio::test(start_paused = true)]
+async fn retry_after_is_capped_at_five_minutes_or_as_configured() {
+    let capped = |cap| Options { max_retry_after: cap, ..Options::default() };
+    for (cap, expected) in [(None, 300_000), (Some(secs(20)), 20_000), (Some(Duration::ZERO), 10)] {
+        for (name, error) in said(&busy(u32::MAX)) {
+            assert_eq!(delays(capped(cap), error).await, [5, expected], "{name}, {cap:?}");
+        }
+    }
+    let own = Failure::retry(kube(busy(u32::MAX))).after(secs(1000));
+    assert_eq!(delays(Options::default(), own.into()).await, [5, 1_000_000], "the reconciler's delay is not capped");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_is_not_kept_waiting_by_retry_after() {
     let script = Script::new().answer(Err(kube(busy(60)).into()));
     let rig = Rig::run(builder(), script.clone());

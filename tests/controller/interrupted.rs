@@ -115,7 +115,7 @@ async fn a_run_that_takes_too_long_is_dropped_counted_and_retried() {
     assert!(run.was_dropped());
     let stats = rig.stats();
     assert_eq!((stats.timeouts, stats.errors, stats.panics), (1, 1, 0));
-    assert_eq!(rig.queue().snapshot()[0].last_error.as_deref(), Some("no answer within 3 s: dropped"));
+    assert_eq!(rig.queue().snapshot()[0].last_error.as_deref(), Some("reconcile timed out after 3 s"));
     assert!((stats.time.seconds() - 3.0).abs() < 0.01, "{:?}", stats.time);
     let again = runs.next().await;
     assert_eq!(again.cx.attempt(), 2);

@@ -25,6 +25,7 @@ mod metrics;
 mod neighbours;
 mod on_servers;
 mod options;
+mod reasons;
 mod results;
 mod sources;
 mod spans;

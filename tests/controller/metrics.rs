@@ -268,3 +268,32 @@ async fn the_numbers_of_a_source_do_not_fall_when_one_of_two_watches_of_its_name
     assert!(!page.text().contains("steersman_source_events_total{"), "with the last one the series is gone");
     rig.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_is_stuck_when_it_runs_for_longer_than_stuck_after() {
+    const STUCK: &str = r#"steersman_controller_stuck_reconciles{controller="test"}"#;
+    for (options, limit) in
+        [(Options::default(), 600), (Options { stuck_after: Some(secs(30)), ..Options::default() }, 30)]
+    {
+        let (page, (reconciler, mut runs)) = (Page::new(), by_hand());
+        let rig = Rig::run(page.builder().max_concurrent(2).options(options), reconciler);
+        rig.queue().add("a");
+        let first = runs.next().await;
+        pass(secs(10)).await;
+        rig.queue().add("b");
+        let second = runs.next().await;
+        pass(secs(limit - 10)).await;
+        page.assert(&[(STUCK, 0.0)]);
+        pass(secs(10)).await;
+        page.assert(&[(STUCK, 1.0)]);
+        pass(secs(10)).await;
+        page.assert(&[(STUCK, 2.0)]);
+        let stuck: Vec<_> = rig.report().stuck.iter().map(ToString::to_string).collect();
+        assert_eq!(stuck, [format!("\"a\" for {} s", limit + 20), format!("\"b\" for {} s", limit + 10)]);
+        first.done();
+        settle().await;
+        page.assert(&[(STUCK, 1.0)]);
+        second.done();
+        rig.end().await;
+    }
+}

@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 use steersman::{
-    manager::election::{Elector, LeaderElection, Leadership},
+    manager::{
+        Probe,
+        election::{Elector, LeaderElection, Leadership},
+    },
     prelude::*,
     testing::{Env, TestServer},
 };
@@ -136,6 +139,27 @@ steersman::env_test! {
         }
         assert_eq!(spec(env.client()?, &namespace).await?["leaseTransitions"], 2);
         Ok(())
+    }
+
+    async fn readyz_says_why_the_lease_cannot_be_read(env: Env) -> anyhow::Result<()> {
+        if env.name() == "embedded" {
+            return Ok(()); // No RBAC.
+        }
+        let namespace = env.namespace("election").await?;
+        let election = options(&namespace, "a");
+        let connection = env.client_as("election-eve", &[])?;
+        let manager = Manager::builder(connection).leader_election_with(election).build()?;
+        let handle = manager.handle();
+        let running = Running::new(manager);
+        let failure = loop {
+            let reports = handle.check(Probe::Ready).await;
+            if let Some(failure) = reports.into_iter().find(|report| &*report.name == "lease").and_then(|it| it.failure) {
+                break failure;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        assert!(failure.contains("cannot read Lease") && failure.contains("election-eve"), "{failure}");
+        running.stop().await
     }
 
     async fn who_may_not_watch_leads_a_little_later(env: Env) -> anyhow::Result<()> {

@@ -16,7 +16,9 @@ use std::{
 };
 use steersman::{
     admin::Admin,
+    controller::Options,
     manager::{ManagerHandle, Probe},
+    prelude::*,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -160,4 +162,52 @@ async fn who_says_nothing_keeps_no_place_that_is_for_health_pages() -> anyhow::R
         assert_eq!(silent.read(&mut [0; 64]).await?, 0, "it was closed");
     }
     running.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stuck_reconcile_fails_readyz_only_if_configured_and_never_healthz() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).build()?;
+    let handle = manager.handle();
+    let mut free = Vec::new();
+    for (name, fails) in [("strict", Some(true)), ("lenient", None)] {
+        let (end, ended) = tokio::sync::watch::channel(());
+        let reconciler = reconcile::from_fn(move |_: Request, _| {
+            let mut ended = ended.clone();
+            async move {
+                // Until the sender is dropped.
+                while ended.changed().await.is_ok() {}
+                Ok(Outcome::done())
+            }
+        });
+        let options = Options { stuck_fails_readiness: fails, ..Options::default() };
+        let controller = handle.controller(name).options(options).reconcile(reconciler)?;
+        controller.queue().add(Request::new("shop", "front"));
+        free.push(end);
+    }
+    let running = Running::new(manager);
+    handle.elected().await;
+    let failures = async |probe| {
+        let reports = handle.check(probe).await;
+        reports
+            .into_iter()
+            .filter_map(|report| Some(format!("{}: {}", report.name, report.failure?)))
+            .collect::<Vec<_>>()
+    };
+    tokio::time::sleep(Duration::from_secs(599)).await;
+    assert!(failures(Probe::Ready).await.is_empty());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(failures(Probe::Ready).await, ["controller/strict: stuck reconciles: shop/front for 601 s"]);
+    assert!(failures(Probe::Health).await.is_empty());
+    let controllers = serde_json::to_value(handle.controllers())?;
+    for controller in controllers.as_array().expect("controllers") {
+        assert_eq!(controller["stuck"][0]["key"], "shop/front", "{controller}");
+    }
+
+    drop(free);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(failures(Probe::Ready).await.is_empty(), "the reconcile has ended");
+    running.stop().await?;
+    assert!(handle.check(Probe::Ready).await.iter().all(|report| &*report.name != "controller/strict"));
+    Ok(())
 }

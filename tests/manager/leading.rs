@@ -3,11 +3,14 @@
 use crate::support::{Log, Running, builder, client, nothing, server, until};
 use http::Method;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
-use kube::Api;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use std::time::Duration;
 use steersman::{
     controller::{Options, WatchState},
-    manager::{Manager, ManagerError, RunContext, Stage, election::LeaderElection},
+    manager::{Manager, ManagerError, ManagerHandle, Probe, RunContext, Stage, election::LeaderElection},
     prelude::*,
 };
 use steersman_apiserver::{ApiServer, Fault};
@@ -158,6 +161,59 @@ async fn a_reconcile_has_a_token_that_grows_with_every_leader() -> anyhow::Resul
     }
     assert!(tokens.is_sorted_by(|older, newer| older < newer), "{tokens:?}");
     Ok(())
+}
+
+/// Failure of the check `lease`; `None` if it passes.
+async fn lease_failure(manager: &ManagerHandle) -> Option<String> {
+    let reports = manager.check(Probe::Ready).await;
+    reports.into_iter().find(|report| &*report.name == "lease").expect("the check is there").failure
+}
+
+#[tokio::test(start_paused = true)]
+async fn readyz_fails_while_leases_are_forbidden_and_recovers() -> anyhow::Result<()> {
+    for pattern in ["* leases", "POST leases"] {
+        let server = server();
+        let forbidden = server.faults().add(Fault::on(pattern).status(403));
+        let manager = candidate(&server, "one")?;
+        let handle = manager.handle();
+        let running = Running::new(manager);
+        until(|| forbidden.hits() > 0).await;
+        // The check also fails while a request is under way.
+        for _ in 0..100 {
+            let failure = lease_failure(&handle).await.unwrap_or_default();
+            let verb = if pattern == "* leases" { "read" } else { "write" };
+            assert!(failure.starts_with(&format!("cannot {verb} Lease default/operator: leases")), "{failure}");
+            assert!(failure.contains("is forbidden"), "{failure}");
+            tokio::time::sleep(Duration::from_millis(97)).await;
+        }
+        assert_eq!(handle.check(Probe::Health).await.iter().find_map(|report| report.failure.clone()), None);
+        forbidden.remove();
+        handle.elected().await;
+        assert_eq!(lease_failure(&handle).await, None);
+        running.stop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_cannot_write_the_lease_is_ready_while_another_process_leads() -> anyhow::Result<()> {
+    let server = server();
+    let leases = Api::<Lease>::default_namespaced(client(&server));
+    let free = serde_json::json!({"metadata": {"name": "operator"}});
+    leases.create(&PostParams::default(), &serde_json::from_value(free)?).await?;
+    let forbidden = server.faults().add(Fault::on("PUT leases").status(403));
+    let standby = candidate(&server, "two")?;
+    let handle = standby.handle();
+    let standby = Running::new(standby);
+    until(|| forbidden.hits() > 0).await;
+    let failure = lease_failure(&handle).await.unwrap_or_default();
+    assert!(failure.starts_with("cannot write Lease default/operator: "), "{failure}");
+
+    let held = serde_json::json!({"spec": {"holderIdentity": "one", "leaseDurationSeconds": 60}});
+    leases.patch("operator", &PatchParams::default(), &Patch::Merge(held)).await?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(lease_failure(&handle).await, None);
+    standby.stop().await
 }
 
 /// A server whose answers to some requests are panics of who asked.

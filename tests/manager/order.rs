@@ -103,9 +103,9 @@ async fn nothing_is_reconciled_before_every_gate_has_returned() -> anyhow::Resul
 #[tokio::test(start_paused = true)]
 async fn the_caches_of_all_clusters_are_synced_before_what_needs_them_runs() -> anyhow::Result<()> {
     let (home, abroad) = (server(), server());
-    for server in [&home, &abroad] {
-        server.faults().add(Fault::on("list configmaps").delay(Duration::from_secs(10)));
-        server.faults().add(Fault::on("watch configmaps").delay(Duration::from_secs(10)));
+    for (server, delay) in [(&home, 10), (&abroad, 20)] {
+        server.faults().add(Fault::on("list configmaps").delay(Duration::from_secs(delay)));
+        server.faults().add(Fault::on("watch configmaps").delay(Duration::from_secs(delay)));
     }
     let manager = builder(&home).build()?;
     let cluster = manager.add_cluster("abroad", client(&abroad))?;

@@ -286,3 +286,26 @@ async fn a_worker_that_never_has_to_wait_lets_other_tasks_run() {
     }
     assert!(other.is_finished());
 }
+
+#[test]
+fn a_requeue_has_the_reason_that_the_run_has_set() {
+    let queue = WorkQueue::default();
+    queue.add_with("a", because("created"));
+    let mut item = take(&queue);
+    item.set_reason("not there yet");
+    let mut item = item.finish_and_try_get(Outcome::retry_after(ms(0))).expect("it is ready");
+    assert_eq!(reasons(&item), ["not there yet"]);
+
+    item.set_reason("dropped: nothing is requeued");
+    item.finish(Outcome::done());
+    queue.add_with("a", because("updated"));
+    let mut item = take(&queue);
+    assert_eq!(reasons(&item), ["updated"]);
+
+    queue.add_with("a", because("deleted"));
+    item.set_reason("dropped: an event has made it ready");
+    let item = item.finish_and_try_get(Outcome::requeue_after(ms(5))).expect("it is ready");
+    assert_eq!(reasons(&item), ["deleted"]);
+    item.finish(Outcome::retry_after(ms(0)));
+    assert!(reasons(&take(&queue)).is_empty(), "the reason belongs to one run");
+}

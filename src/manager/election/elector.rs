@@ -52,6 +52,20 @@ impl Elector {
         &self.0.options
     }
 
+    /// Fails while the Lease cannot be read, or cannot be written although it is free or held here.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let status = self.0.status.lock();
+        let (verb, error) = match (&status.read_error, &status.write_error) {
+            (Some(error), _) => ("read", error),
+            (None, Some(error)) => ("write", error),
+            (None, None) => return Ok(()),
+        };
+        let lease = &self.0.lease;
+        Err(format!(
+            "cannot {verb} Lease {lease}: {error}; check the connection and allow get, watch, create and update of leases"
+        ))
+    }
+
     pub(crate) fn requests(&self) -> Requests {
         self.0.door.requests()
     }
@@ -77,19 +91,28 @@ impl Elector {
                     lease = shared.door.get() => lease.map(|lease| standby.see(lease)),
                 }
             };
-            let tried = match known {
-                Ok(()) if standby.is_free() => standby.claim().await.map(Some),
-                known => known.map(|()| None),
+            let claimed = match known {
+                Ok(()) => {
+                    shared.status.lock().can_read(standby.is_free());
+                    if standby.is_free() {
+                        standby.claim().await.map_err(|failure| shared.write_failed(&failure)).ok()
+                    } else {
+                        None
+                    }
+                }
+                Err(failure) => {
+                    shared.read_failed(&failure);
+                    None
+                }
             };
-            match tried {
-                Ok(Some(leadership)) if (&mut stop).now_or_never().is_some() => {
+            match claimed {
+                Some(leadership) if (&mut stop).now_or_never().is_some() => {
                     // It says by itself if that fails.
                     let _ = leadership.release().await;
                     return None;
                 }
-                Ok(Some(leadership)) => return Some(leadership),
-                Ok(None) => {}
-                Err(failure) => shared.failed(&failure),
+                Some(leadership) => return Some(leadership),
+                None => {}
             }
             let again = Instant::now() + shared.options.jittered();
             select! {
@@ -107,14 +130,28 @@ impl Elector {
 }
 
 impl Shared {
-    /// A request has.
-    pub(super) fn failed(&self, failure: &Failure) {
+    pub(super) fn read_failed(&self, failure: &Failure) {
+        self.log_failure(failure);
+        let mut status = self.status.lock();
+        status.last_error = Some(failure.to_string());
+        status.read_error = Some(failure.to_string());
+    }
+
+    pub(super) fn write_failed(&self, failure: &Failure) {
+        self.log_failure(failure);
+        let mut status = self.status.lock();
+        status.last_error = Some(failure.to_string());
+        // After a conflict, the API server would have allowed the write.
+        status.write_error = matches!(failure, Failure::Other(_)).then(|| failure.to_string());
+    }
+
+    fn log_failure(&self, failure: &Failure) {
+        let lease = &*self.lease;
         match failure {
-            // Which is what elections are about.
-            Failure::Conflict(error) => tracing::debug!(lease = &*self.lease, error, "somebody else was faster"),
-            Failure::Other(error) => tracing::warn!(lease = &*self.lease, error, "leader election is hindered"),
+            // Normal if several candidates claim the Lease.
+            Failure::Conflict(error) => tracing::debug!(lease, error, "another process updated the lease first"),
+            Failure::Other(error) => tracing::warn!(lease, error, "lease request failed, retrying"),
         }
-        self.status.lock().last_error = Some(failure.to_string());
     }
 
     fn watch_failed(&self, error: String) {

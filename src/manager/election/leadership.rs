@@ -93,7 +93,7 @@ impl Leadership {
                 Ok(())
             }
             Err(failure) => {
-                shared.failed(&failure);
+                shared.write_failed(&failure);
                 let (lease, error) = (shared.lease.to_string(), failure.to_string());
                 Err(ElectionError::NotReleased { lease, error, wait: options.lease_duration })
             }
@@ -137,12 +137,16 @@ impl Leadership {
                 return Ok(());
             }
             Err(failure) => {
-                self.shared.failed(&failure);
+                self.shared.write_failed(&failure);
                 self.shared.status.lock().slow_path += 1;
             }
         }
         let (door, options) = (&self.shared.door, &self.shared.options);
-        let known = match door.get().await {
+        let read = door.get().await;
+        if read.is_ok() {
+            self.shared.status.lock().can_read(true);
+        }
+        let known = match read {
             Ok(Some(lease)) => {
                 let now = lease.record();
                 if !now.is_of(&self.record) {
@@ -155,7 +159,7 @@ impl Leadership {
             // Deleted. Who has seen it held waits as if it still were.
             Ok(None) => None,
             Err(failure) => {
-                self.shared.failed(&failure);
+                self.shared.read_failed(&failure);
                 return Ok(());
             }
         };
@@ -170,7 +174,7 @@ impl Leadership {
         };
         match renewed {
             Ok(lease) => self.succeeded(lease, record, sent),
-            Err(failure) => self.shared.failed(&failure),
+            Err(failure) => self.shared.write_failed(&failure),
         }
         Ok(())
     }

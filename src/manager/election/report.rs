@@ -56,10 +56,27 @@ pub(super) struct Status {
     late: u64,
     refused: u64,
     pub(super) last_error: Option<String>,
+    /// Error of the last read, until a read succeeds.
+    pub(super) read_error: Option<String>,
+    /// Error of the last write, until a write succeeds or the Lease is held by another process.
+    pub(super) write_error: Option<String>,
     pub(super) watch_error: Option<String>,
 }
 
 impl Status {
+    /// The Lease was read. `is_free`: this process is about to write it.
+    pub(super) fn can_read(&mut self, is_free: bool) {
+        self.read_error = None;
+        if !is_free {
+            self.write_error = None;
+        }
+    }
+
+    fn can_write(&mut self) {
+        self.read_error = None;
+        self.write_error = None;
+    }
+
     pub(super) fn saw(&mut self, record: &Record) {
         self.last_error = None;
         self.record = record.clone();
@@ -67,6 +84,7 @@ impl Status {
 
     pub(super) fn leads(&mut self, record: &Record, fence: &Fence) {
         self.saw(record);
+        self.can_write();
         if let Some((_, before)) = self.last.replace((micro_time(Timestamp::now()), fence.clone())) {
             self.late += before.late_writes();
             self.refused += before.refused_writes();
@@ -75,6 +93,7 @@ impl Status {
 
     pub(super) fn renewed(&mut self, record: &Record) {
         self.saw(record);
+        self.can_write();
         self.renewals += 1;
     }
 }
