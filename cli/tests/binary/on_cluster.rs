@@ -36,7 +36,10 @@ async fn make(client: &Client, namespace: &str) -> Result<()> {
     let key = ObjectKey::cluster_scoped(namespace);
     client.status().dynamic(&kind).patch(&key, &Patch::Merge(outputs)).await?;
     let client = client.namespace(namespace);
-    client.create::<Cluster>(&serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": {}}))?).await?;
+    let reference =
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "CAPTControlPlane", "name": "plane"});
+    let cluster = json!({"metadata": {"name": "plane"}, "spec": {"controlPlaneRef": reference}});
+    client.create::<Cluster>(&serde_json::from_value(cluster)?).await?;
     let apply = json!({"metadata": {"name": "apply"}, "spec": {}});
     client.create::<WorkspaceTemplateApply>(&serde_json::from_value(apply)?).await?;
     let status = Patch::Merge(json!({"status": {"workspaceName": namespace}}));

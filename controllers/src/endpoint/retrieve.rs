@@ -31,12 +31,15 @@ pub(super) enum Retrieved {
         reason: &'static str,
         message: String,
     },
-    /// Somebody has to mend it.
+    /// The source has to be corrected.
     Invalid {
         origin: Origin,
+        reason: &'static str,
         message: String,
     },
 }
+
+const INVALID_ENDPOINT: &str = "InvalidEndpoint";
 
 pub(super) struct Retrieval {
     pub(super) client: Client,
@@ -73,7 +76,7 @@ impl Retrieval {
         let key = match sources::secret_of(&workspace.data) {
             Ok(Some(key)) => key,
             Ok(None) => return waiting("its workspace has no output cluster_endpoint yet, and names no secret".into()),
-            Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, message }),
+            Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, reason: INVALID_ENDPOINT, message }),
         };
         let Some(read) = self.in_secret(&plane, &key).await? else {
             return waiting(format!("Secret {key} is not there yet"));
@@ -162,6 +165,9 @@ fn concluded(said: Said, origin: Origin) -> Option<Retrieved> {
     match said {
         Said::Nothing => None,
         Said::Endpoint(address) => Some(Retrieved::Found { address, origin }),
-        Said::Invalid(message) => Some(Retrieved::Invalid { origin, message: format!("{origin}: {message}") }),
+        Said::Invalid(message) => {
+            let message = format!("{origin}: {message}");
+            Some(Retrieved::Invalid { origin, reason: INVALID_ENDPOINT, message })
+        }
     }
 }

@@ -33,7 +33,7 @@
 //! | 11 intervals, watches | `it_is_looked_again_after_30_or_5_or_10_seconds`, `watched`: a change of each kind |
 //! | 12 `CAPTCluster` has none | `a_cluster_has_no_endpoint_of_its_own` |
 //! | 13 host and port may be absent | `writes::an_endpoint_that_is_there_in_part_is_none` |
-//! | a which cluster | `the_cluster_is_the_owner_then_the_label_then_the_name` |
+//! | a which cluster | `claims`, the unit tests of `claims` |
 //! | b empty output | `propagation::a_secret_stands_in_…` |
 //! | c, d no text, null | `an_output_that_is_no_text_is_absent_and_warned_of_once` |
 //! | e kept, g repaired | `propagation::what_was_known_is_kept_…` |
@@ -59,15 +59,9 @@ use steersman::{
     testing::{Env, TestServer},
     workqueue::EntryState,
 };
-use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, Phase, WorkspaceTemplateApply, workspace_kind};
+use steersman_controllers::endpoint::{Cluster, Phase, WorkspaceTemplateApply, workspace_kind};
 
 impl World {
-    /// `host:port` of a cluster by another name.
-    async fn cluster_named(&self, name: &str) -> Result<Option<String>> {
-        let cluster = self.client.get::<Cluster>(&self.key(name)).await?.context("a cluster")?;
-        Ok(cluster.spec.control_plane_endpoint.as_ref().map(|it| format!("{}:{}", it.host, it.port)))
-    }
-
     async fn message(&self) -> Result<String> {
         let conditions = self.plane().await?.status.unwrap_or_default().conditions;
         Ok(conditions.into_iter().map(|condition| condition.message).collect())
@@ -131,32 +125,6 @@ steersman::env_test! {
         world.set_secret("hunter2/aHVudGVyMg").await?;
         world.until_reason("InvalidEndpoint").await?;
         assert!(!world.message().await?.contains("hunter2"));
-        world.stop().await
-    }
-
-    async fn the_cluster_is_the_owner_then_the_label_then_the_name(env: Env) -> Result<()> {
-        let world = World::new(&env).await?;
-        let make = async |name: &str| {
-            let cluster = json!({"metadata": {"name": name}, "spec": {}});
-            anyhow::Ok(world.client.create::<Cluster>(&serde_json::from_value(cluster)?).await?)
-        };
-        let (_, owner) = (make("labelled").await?, make("owner").await?);
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        let one = Some("one.example.com:443".to_owned());
-        assert_eq!((world.cluster_named("labelled").await?, world.cluster_named("owner").await?), (None, None));
-        let owners = json!([{
-            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "owner", "uid": owner.metadata.uid,
-        }]);
-        for (metadata, name) in [
-            (json!({"labels": {"cluster.x-k8s.io/cluster-name": "labelled"}}), "labelled"),
-            (json!({"ownerReferences": owners}), "owner"),
-        ] {
-            assert_eq!(world.cluster_named(name).await?, None, "{name}");
-            let patch = Patch::Merge(json!({"metadata": metadata}));
-            world.client.patch::<CAPTControlPlane>(&world.key("plane"), &patch).await?;
-            until(async || Ok(world.cluster_named(name).await? == one)).await.context(name.to_owned())?;
-        }
         world.stop().await
     }
 
