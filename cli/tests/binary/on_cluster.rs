@@ -141,7 +141,11 @@ fn what_is_printed_is_applied_by_kubectl() {
         let (namespace, kubeconfig, directory) =
             (env.namespace("apply").await?, env.kubeconfig().await?, tempfile::tempdir()?);
         let account = format!("{namespace}/steersman");
-        for arguments in [&["crds", "--with-dependencies"][..], &["rbac", "--service-account", &account]] {
+        for arguments in [
+            &["crds", "--with-dependencies"][..],
+            &["rbac", "--service-account", &account],
+            &["rbac", "--service-account", &account, "--namespaces", &namespace],
+        ] {
             let file = directory.path().join(arguments[0]);
             std::fs::write(&file, ended(arguments).await?.stdout)?;
             if let Some(said) =
@@ -188,7 +192,7 @@ fn who_may_not_do_something_is_told_what_it_is_and_by_which_roles_they_may() {
         assert!(run.stderr.contains("not allowed: ") && run.stderr.contains("steersman rbac"), "{}", run.stderr);
 
         // All but one verb.
-        let mut role = steersman_controllers::endpoint::roles().remove(0);
+        let mut role = steersman_controllers::endpoint::roles(&[]).remove(0);
         role["metadata"]["name"] = namespace.as_str().into();
         for rule in role["rules"].as_array_mut().into_iter().flatten().filter(|rule| rule["resources"][0] == "secrets")
         {
@@ -214,7 +218,7 @@ fn who_may_not_do_something_is_told_what_it_is_and_by_which_roles_they_may() {
             doctor.stdout
         );
         assert!(
-            doctor.stdout.contains("ok       permission: list, watch workspaces.tf.upbound.io everywhere"),
+            doctor.stdout.contains("ok       permission: get, list, watch workspaces.tf.upbound.io everywhere"),
             "{}",
             doctor.stdout
         );

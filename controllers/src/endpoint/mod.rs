@@ -12,7 +12,7 @@
 //!
 //! The controller watches all of these kinds. It caches only the metadata of Secrets, and reads the Secret that it needs
 //! from the API server, once per resource version. Of its content, only a valid host and port appear in logs, conditions,
-//! events and metrics.
+//! events and metrics. A Secret outside of the namespaces of the manager's cache is not read.
 //!
 //! # Which cluster
 //!
@@ -39,11 +39,12 @@
 //! | `WaitingForCluster` | False | only the control plane has the endpoint; no cluster refers to it |
 //! | `ClusterConflict` | False | several control planes or clusters claim each other; no cluster is written |
 //! | `InvalidEndpoint` | False | the value is not a valid endpoint; correct it at the source |
+//! | `SecretOutOfScope` | False | the Secret is in a namespace that the controller does not cover |
 //! | `EndpointUpdateFailed` | False | reads or writes fail repeatedly; retried with backoff |
 //!
 //! A single failure, and a conflict with another writer, are retried without a report. `EndpointUpdateFailed` is reported
-//! from the second attempt since the last success. Retries of `InvalidEndpoint` count as attempts, so a failure
-//! after one of these is reported at once.
+//! from the second attempt since the last success. Retries of `InvalidEndpoint` and `SecretOutOfScope` count as attempts,
+//! so a failure after one of these is reported at once.
 //!
 //! `EndpointHealthy` exists only with [`Options::health`]. It reports whether the endpoint answers, and nothing depends on
 //! it:

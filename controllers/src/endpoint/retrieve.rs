@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
 use std::sync::Arc;
-use steersman::{client, prelude::*};
+use steersman::{cache::CacheError, client, prelude::*};
 use tokio::time::Instant;
 
 /// What there is to know of an endpoint.
@@ -38,6 +38,9 @@ pub(super) enum Retrieved {
         message: String,
     },
 }
+
+/// Reason and message of a source that has to be corrected.
+type Invalid = (&'static str, String);
 
 const INVALID_ENDPOINT: &str = "InvalidEndpoint";
 
@@ -73,10 +76,10 @@ impl Retrieval {
             return Ok(retrieved);
         }
         let waiting = |message| Ok(Retrieved::Waiting { reason: "EndpointNotReady", message });
-        let key = match sources::secret_of(&workspace.data) {
+        let key = match self.connection(&workspace) {
             Ok(Some(key)) => key,
             Ok(None) => return waiting("its workspace has no output cluster_endpoint yet, and names no secret".into()),
-            Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, reason: INVALID_ENDPOINT, message }),
+            Err((reason, message)) => return Ok(Retrieved::Invalid { origin: Origin::Secret, reason, message }),
         };
         let Some(read) = self.in_secret(&plane, &key).await? else {
             return waiting(format!("Secret {key} is not there yet"));
@@ -90,7 +93,7 @@ impl Retrieval {
         let Ok(workspace) = self.workspace(plane).await? else { return Ok(None) };
         let plane = ObjectKey::of(plane);
         let authority = self.in_outputs(&plane, &workspace).authority;
-        match sources::secret_of(&workspace.data) {
+        match self.connection(&workspace) {
             Ok(Some(key)) if authority.is_none() => {
                 Ok(self.in_secret(&plane, &key).await?.and_then(|read| read.authority))
             }
@@ -116,6 +119,20 @@ impl Retrieval {
         let key = discovered.key(key.namespace(), name);
         let workspace = if_any(self.client.dynamic(&kind).get(&key).await).context(WORKSPACE)?;
         Ok(workspace.ok_or_else(|| format!("Workspace {key} is not there yet")))
+    }
+
+    /// Returns the key of the connection Secret that a workspace names.
+    ///
+    /// A Secret outside of the namespaces of the cache is refused, whatever the API server would permit.
+    fn connection(&self, workspace: &DynamicObject) -> Result<Option<ObjectKey>, Invalid> {
+        let key = sources::secret_of(&workspace.data).map_err(|message| (INVALID_ENDPOINT, message))?;
+        match key {
+            Some(key) if matches!(self.secrets.get(&key), Err(CacheError::NotKept { .. })) => {
+                let message = format!("Secret {key} is not in a namespace of this controller");
+                Err(("SecretOutOfScope", format!("{message}; move the Secret or add its namespace")))
+            }
+            key => Ok(key),
+        }
     }
 
     /// What is worth a word is said once for each version.

@@ -8,7 +8,7 @@
 //! | components and their interaction, retrieval strategy | `propagation::an_output_reaches_…`, `propagation::a_secret_stands_in_…` |
 //! | resource access | `scope`: whether workspaces have namespaces is found out |
 //! | error handling: resources, data, processing | `what_is_missing_is_waited_for_and_no_failure`, `a_secret_is_read_as_it_stands_and_then_as_base64`, 4, b, c, d |
-//! | RBAC | `rights` |
+//! | RBAC | `rights`, `a_secret_outside_of_the_namespaces_is_refused_and_not_read`, the unit tests of `roles` |
 //! | status updates, best practices: patches, verification | 1, 6 |
 //! | logging | 10, c, k |
 //! | caching | `a_secret_is_read_once_for_each_version` |
@@ -152,6 +152,37 @@ steersman::env_test! {
                 assert_eq!(message.contains(words), reason == "InvalidEndpoint", "{message}");
             }
         }
+        world.stop().await
+    }
+
+    async fn a_secret_outside_of_the_namespaces_is_refused_and_not_read(env: Env) -> Result<()> {
+        let between = Between::seeing();
+        let world = World::between(&env, &between).await?;
+        let elsewhere = env.namespace("elsewhere").await?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "connection.crossplane.io/v1alpha1",
+            "metadata": {"name": "outside", "namespace": elsewhere},
+            "stringData": {"cluster_endpoint": "elsewhere.example.com"},
+        });
+        Client::new(env.client()?)?.create::<DynamicObject>(&serde_json::from_value(secret)?).await?;
+        world.make_workspace(None).await?;
+        let refer = async |namespace: &str, name: &str| {
+            let reference = json!({"namespace": namespace, "name": name});
+            let patch = Patch::Merge(json!({"spec": {"writeConnectionSecretToRef": reference}}));
+            world.client.dynamic(&workspace_kind()).patch(&world.workspace_key(), &patch).await
+        };
+        refer(&elsewhere, "outside").await?;
+        world.until_reason("SecretOutOfScope").await?;
+        let message = world.message().await?;
+        assert!(message.starts_with(&format!("Secret {elsewhere}/outside is not in a namespace")), "{message}");
+        let status = world.plane().await?.status.context("missing status")?;
+        assert_eq!((status.ready, status.phase), (false, Some(Phase::Failed)));
+        assert_eq!(world.endpoints().await?, (None, None));
+
+        world.set_secret("one.example.com").await?;
+        refer(&world.namespace, "connection").await?;
+        world.until_propagated("one.example.com:443").await?;
+        assert_eq!(between.count(&Method::GET, "secrets/outside"), 0);
         world.stop().await
     }
 
