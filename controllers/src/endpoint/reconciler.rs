@@ -199,7 +199,9 @@ impl EndpointReconciler {
             return Err(error.context(Failed::Writing(K::KIND)));
         }
         if is_new {
-            tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
+            let (namespace, name) = (key.namespace(), key.name());
+            let (host, port) = (wanted.map(|it| it.host.as_str()), wanted.map(|it| it.port));
+            tracing::info!(kind = K::KIND, namespace, name, host, port, "patched endpoint");
         }
         Ok(object)
     }

@@ -151,7 +151,13 @@ impl Retrieval {
         {
             tracing::info!(%plane, host = address.host(), "outputs and secret have different endpoints: that of the outputs counts");
         }
-        self.memo.put(plane, Origin::Outputs, meta, read.clone());
+        let before = self.memo.put(plane, Origin::Outputs, meta, read.clone());
+        let is_same = before.as_ref().is_some_and(|(version, _)| version.is_of(meta));
+        if !is_same {
+            let (namespace, name) = (plane.namespace(), plane.name());
+            tracing::info!(namespace, name, workspace = meta.name, "found workspace");
+        }
+        log_found(plane, Origin::Outputs, &read, before.filter(|_| is_same));
         read
     }
 
@@ -164,8 +170,25 @@ impl Retrieval {
         let secret = self.client.live().get::<Secret>(key).await.context(Failed::Reading("Secret"))?;
         let Some(secret) = secret else { return Ok(None) };
         let read = sources::secret(&secret);
-        self.memo.put(plane, Origin::Secret, &secret.metadata, read.clone());
+        let before = self.memo.put(plane, Origin::Secret, &secret.metadata, read.clone());
+        log_found(plane, Origin::Secret, &read, before.filter(|(version, _)| version.is_of(&secret.metadata)));
         Ok(Some(read))
+    }
+}
+
+/// Logs the endpoint of a source, unless it is the one that was read before. An invalid value is not logged.
+fn log_found(plane: &ObjectKey, source: Origin, read: &Read, before: Option<(Version, Read)>) {
+    if before.is_some_and(|(_, before)| before.endpoint == read.endpoint) {
+        return;
+    }
+    let (namespace, name, source) = (plane.namespace(), plane.name(), source.label());
+    match &read.endpoint {
+        Said::Nothing => {}
+        Said::Endpoint(address) => {
+            let (host, port) = (address.host(), address.port());
+            tracing::info!(namespace, name, source, host, port, "found cluster_endpoint");
+        }
+        Said::Invalid(error) => tracing::warn!(namespace, name, source, error, "found invalid cluster_endpoint"),
     }
 }
 
