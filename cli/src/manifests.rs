@@ -36,7 +36,7 @@ pub(crate) struct Rbac {
     controllers: Choice,
 
     /// Limit the permissions to these namespaces, separated by commas, as `steersman run --namespaces` does. Default: the
-    /// whole cluster. The namespaces have to exist. Cluster-scoped kinds keep a ClusterRole.
+    /// whole cluster. The namespaces have to exist. Cluster-scoped kinds keep a `ClusterRole`.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = namespace)]
     namespaces: Vec<String>,
 

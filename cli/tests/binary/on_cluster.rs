@@ -225,3 +225,42 @@ fn who_may_not_do_something_is_told_what_it_is_and_by_which_roles_they_may() {
         Ok(())
     });
 }
+
+#[test]
+fn the_roles_for_a_namespace_are_enough_there_and_nowhere_else() {
+    run_real(async |env: Env| -> Result<()> {
+        let Env::Real(real) = &env else { unreachable!("run_real passes the real server") };
+        install(&env).await?;
+        let (namespace, other) = (env.namespace("limited").await?, env.namespace("other").await?);
+        let (user, directory) = (real.environment().user(&namespace, &[])?, tempfile::tempdir()?);
+        let path = directory.path().join("kubeconfig");
+        user.write_kubeconfig(&path)?;
+        let account = format!("{namespace}/steersman");
+        let printed = ended(&["rbac", "--namespaces", &namespace, "--service-account", &account]).await?.stdout;
+        let client = Client::new(env.client()?)?;
+        for mut object in serde_saphyr::from_multiple::<Value>(&printed)? {
+            // Other tests apply cluster-scoped objects of the same name.
+            for pointer in ["/metadata/name", "/roleRef/name"] {
+                if let Some(name) = object.pointer_mut(pointer) {
+                    *name = format!("{namespace}-{}", name.as_str().context("missing name")?).into();
+                }
+            }
+            if object["subjects"].is_array() {
+                object["subjects"] =
+                    json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": namespace}]);
+            }
+            client.create::<DynamicObject>(&serde_json::from_value(object)?).await?;
+        }
+        let doctor = async |namespaces: &str| {
+            let flags = ["--leader-elect", "--leader-elect-namespace", &namespace, "--namespaces", namespaces];
+            ended(&[&["doctor", "--kubeconfig", text(&path)][..], &flags].concat()).await
+        };
+        // The authorizer of the server learns of roles by a watch.
+        until(async || Ok(doctor(&namespace).await?.code == Some(0))).await?;
+        let elsewhere = doctor(&other).await?;
+        assert_eq!(elsewhere.code, Some(4), "{}", elsewhere.stdout);
+        let missing = format!("missing  permission: get, list, watch secrets in {other}");
+        assert!(elsewhere.stdout.contains(&missing), "{}", elsewhere.stdout);
+        Ok(())
+    });
+}
