@@ -96,7 +96,10 @@ async fn make(client: &Client, number: usize) -> anyhow::Result<()> {
     let apply = format!("{plane}-eks-controlplane-apply");
     let spec = json!({"version": "1.31", "workspaceTemplateRef": {"name": "eks"}});
     client.create::<CAPTControlPlane>(&read(json!({"metadata": {"name": plane}, "spec": spec}))?).await?;
-    client.create::<Cluster>(&read(json!({"metadata": {"name": plane}, "spec": {}}))?).await?;
+    let reference =
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "CAPTControlPlane", "name": plane});
+    let spec = json!({"controlPlaneRef": reference});
+    client.create::<Cluster>(&read(json!({"metadata": {"name": plane}, "spec": spec}))?).await?;
     client.create::<WorkspaceTemplateApply>(&read(json!({"metadata": {"name": apply}, "spec": {}}))?).await?;
     let types = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": workspace}});
     client.create::<DynamicObject>(&read(types)?).await?;

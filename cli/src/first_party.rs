@@ -14,8 +14,8 @@ pub(crate) struct FirstParty {
     pub(crate) definitions: fn() -> Vec<Value>,
     /// The least of the kinds that it reads, which others bring.
     pub(crate) dependencies: fn() -> Vec<Value>,
-    /// What it has to be allowed.
-    pub(crate) roles: fn() -> Vec<Value>,
+    /// Returns the roles that it needs in the given namespaces, or in the whole cluster if there are none.
+    pub(crate) roles: fn(&[String]) -> Vec<Value>,
     pub(crate) add_to: fn(&ManagerHandle, &Settings) -> anyhow::Result<()>,
 }
 
@@ -60,12 +60,13 @@ fn parser() -> clap::builder::PossibleValuesParser {
     ALL.iter().map(|it| PossibleValue::new(it.name).help(it.about)).collect::<Vec<_>>().into()
 }
 
-/// One manifest each, whoever else has it.
+/// Returns each manifest once, also if several controllers have it.
 pub(crate) fn united(manifests: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     for manifest in manifests {
         let is_same = |other: &Value| {
-            other["kind"] == manifest["kind"] && other["metadata"]["name"] == manifest["metadata"]["name"]
+            let (one, two) = (&other["metadata"], &manifest["metadata"]);
+            other["kind"] == manifest["kind"] && one["namespace"] == two["namespace"] && one["name"] == two["name"]
         };
         if !all.iter().any(is_same) {
             all.push(manifest);

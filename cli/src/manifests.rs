@@ -35,6 +35,11 @@ pub(crate) struct Rbac {
     #[command(flatten)]
     controllers: Choice,
 
+    /// Limit the permissions to these namespaces, separated by commas, as `steersman run --namespaces` does. Default: the
+    /// whole cluster. The namespaces have to exist. Cluster-scoped kinds keep a `ClusterRole`.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = namespace)]
+    namespaces: Vec<String>,
+
     /// Also the account itself, and the bindings that give it these permissions. Its namespace has to be there.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<Account>,
@@ -57,7 +62,7 @@ fn account(text: &str) -> anyhow::Result<Account> {
 
 impl Rbac {
     pub(crate) fn manifests(&self) -> Vec<Value> {
-        let mut roles = united(self.controllers.chosen().iter().flat_map(|it| (it.roles)()));
+        let mut roles = united(self.controllers.chosen().iter().flat_map(|it| (it.roles)(&self.namespaces)));
         let Some(account) = &self.service_account else { return roles };
         let mut others = vec![json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
@@ -71,14 +76,13 @@ impl Rbac {
     }
 }
 
-/// What gives an account a role. One for a namespace is for the account's own.
+/// Returns the binding of `role` to `account`. A Role without a namespace is put into that of the account.
 fn bound(role: &mut Value, account: &Account) -> Value {
     let kind = role["kind"].as_str().unwrap_or_default().to_owned();
-    let mut metadata = json!({"name": role["metadata"]["name"]});
-    if kind == "Role" {
+    if kind == "Role" && role["metadata"]["namespace"].is_null() {
         role["metadata"]["namespace"] = account.namespace.as_str().into();
-        metadata["namespace"] = account.namespace.as_str().into();
     }
+    let metadata = role["metadata"].clone();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"]},

@@ -45,7 +45,7 @@ pub(crate) async fn review(client: &Client, scope: &Scope, lease_namespace: &str
     let known: Vec<_> =
         chosen.iter().flat_map(|it| (it.definitions)().into_iter().chain((it.dependencies)())).collect();
     let mut all = Vec::new();
-    for role in united(chosen.iter().flat_map(|it| (it.roles)())) {
+    for role in united(chosen.iter().flat_map(|it| (it.roles)(&[]))) {
         let namespaces = match (role["kind"] == "Role", scope.leader_elect) {
             (true, false) => continue,
             (true, true) => vec![lease_namespace.to_owned()],

@@ -22,12 +22,12 @@ fn the_definition_that_is_checked_in_is_that_of_the_types() {
 
 #[test]
 fn the_roles_that_are_checked_in_are_those_of_the_controller() {
-    is_up_to_date("rbac/endpoint.yaml", &endpoint::roles(), "rbac");
+    is_up_to_date("rbac/endpoint.yaml", &endpoint::roles(&[]), "rbac");
 }
 
 #[test]
 fn what_is_written_as_yaml_is_read_as_the_same() {
-    let objects: Vec<Value> = [endpoint::definitions(), endpoint::dependencies(), endpoint::roles()].concat();
+    let objects: Vec<Value> = [endpoint::definitions(), endpoint::dependencies(), endpoint::roles(&[])].concat();
     let read: Vec<Value> = serde_saphyr::from_multiple(&manifests::yaml(&objects)).expect("YAML");
     assert_eq!(read, objects);
 }

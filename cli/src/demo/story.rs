@@ -64,7 +64,10 @@ impl Story {
     async fn make(&self, name: &str) -> Result<()> {
         let metadata = |name: &str| json!({"namespace": NAMESPACE, "name": name});
         let apply = format!("{name}-eks-controlplane-apply");
-        self.client.create(&object::<Cluster>(json!({"metadata": metadata(name), "spec": {}}))?).await?;
+        let reference =
+            json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "CAPTControlPlane", "name": name});
+        let spec = json!({"controlPlaneRef": reference});
+        self.client.create(&object::<Cluster>(json!({"metadata": metadata(name), "spec": spec}))?).await?;
         self.client
             .create(&object::<WorkspaceTemplateApply>(json!({"metadata": metadata(&apply), "spec": {}}))?)
             .await?;

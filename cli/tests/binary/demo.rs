@@ -82,7 +82,7 @@ async fn what_the_controllers_say_can_be_seen_beside_the_story() -> Result<()> {
     demo.says(LAST).await?;
     let ended = demo.end_by("TERM").await?;
     assert_eq!(ended.code, Some(0));
-    assert!(ended.stderr.contains("endpoint written"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("patched endpoint"), "{}", ended.stderr);
     Ok(())
 }
 

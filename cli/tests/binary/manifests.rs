@@ -49,6 +49,40 @@ async fn for_an_account_there_are_bindings() -> Result<()> {
 }
 
 #[tokio::test]
+async fn for_namespaces_there_is_a_role_and_a_binding_in_each() -> Result<()> {
+    let flags = ["rbac", "--namespaces", "shop,bank", "--service-account", "capi/steersman"];
+    let all = documents(&ended(&flags).await?.stdout)?;
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let describe =
+        |it: &Value| [&it["kind"], &it["metadata"]["namespace"], &it["metadata"]["name"]].map(text).join(" ");
+    let mut described: Vec<_> = all.iter().map(describe).collect();
+    described.sort_unstable();
+    assert_eq!(
+        described,
+        [
+            "ClusterRole - steersman-endpoint",
+            "ClusterRoleBinding - steersman-endpoint",
+            "Role bank steersman-endpoint",
+            "Role capi steersman-leader-election",
+            "Role shop steersman-endpoint",
+            "RoleBinding bank steersman-endpoint",
+            "RoleBinding capi steersman-leader-election",
+            "RoleBinding shop steersman-endpoint",
+            "ServiceAccount capi steersman",
+        ]
+    );
+    for it in all.iter().filter(|it| it["kind"] == "ClusterRole") {
+        let resources = it["rules"].as_array().into_iter().flatten().map(|rule| text(&rule["resources"][0]));
+        assert_eq!(resources.collect::<Vec<_>>(), ["workspaces", "customresourcedefinitions"]);
+    }
+    for it in all.iter().filter(|it| it["kind"] == "RoleBinding") {
+        assert_eq!((&it["roleRef"]["kind"], &it["subjects"][0]["namespace"]), (&"Role".into(), &"capi".into()));
+    }
+    assert_eq!(ended(&["rbac", "--namespaces", "Shop"]).await?.code, Some(2));
+    Ok(())
+}
+
+#[tokio::test]
 async fn who_does_not_read_to_the_end_sees_no_error() -> Result<()> {
     let mut crds = command(&["crds"]);
     let mut child = crds.stdout(Stdio::piped()).spawn()?;

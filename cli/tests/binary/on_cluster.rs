@@ -36,7 +36,10 @@ async fn make(client: &Client, namespace: &str) -> Result<()> {
     let key = ObjectKey::cluster_scoped(namespace);
     client.status().dynamic(&kind).patch(&key, &Patch::Merge(outputs)).await?;
     let client = client.namespace(namespace);
-    client.create::<Cluster>(&serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": {}}))?).await?;
+    let reference =
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "CAPTControlPlane", "name": "plane"});
+    let cluster = json!({"metadata": {"name": "plane"}, "spec": {"controlPlaneRef": reference}});
+    client.create::<Cluster>(&serde_json::from_value(cluster)?).await?;
     let apply = json!({"metadata": {"name": "apply"}, "spec": {}});
     client.create::<WorkspaceTemplateApply>(&serde_json::from_value(apply)?).await?;
     let status = Patch::Merge(json!({"status": {"workspaceName": namespace}}));
@@ -138,7 +141,11 @@ fn what_is_printed_is_applied_by_kubectl() {
         let (namespace, kubeconfig, directory) =
             (env.namespace("apply").await?, env.kubeconfig().await?, tempfile::tempdir()?);
         let account = format!("{namespace}/steersman");
-        for arguments in [&["crds", "--with-dependencies"][..], &["rbac", "--service-account", &account]] {
+        for arguments in [
+            &["crds", "--with-dependencies"][..],
+            &["rbac", "--service-account", &account],
+            &["rbac", "--service-account", &account, "--namespaces", &namespace],
+        ] {
             let file = directory.path().join(arguments[0]);
             std::fs::write(&file, ended(arguments).await?.stdout)?;
             if let Some(said) =
@@ -185,7 +192,7 @@ fn who_may_not_do_something_is_told_what_it_is_and_by_which_roles_they_may() {
         assert!(run.stderr.contains("not allowed: ") && run.stderr.contains("steersman rbac"), "{}", run.stderr);
 
         // All but one verb.
-        let mut role = steersman_controllers::endpoint::roles().remove(0);
+        let mut role = steersman_controllers::endpoint::roles(&[]).remove(0);
         role["metadata"]["name"] = namespace.as_str().into();
         for rule in role["rules"].as_array_mut().into_iter().flatten().filter(|rule| rule["resources"][0] == "secrets")
         {
@@ -211,10 +218,49 @@ fn who_may_not_do_something_is_told_what_it_is_and_by_which_roles_they_may() {
             doctor.stdout
         );
         assert!(
-            doctor.stdout.contains("ok       permission: list, watch workspaces.tf.upbound.io everywhere"),
+            doctor.stdout.contains("ok       permission: get, list, watch workspaces.tf.upbound.io everywhere"),
             "{}",
             doctor.stdout
         );
+        Ok(())
+    });
+}
+
+#[test]
+fn the_roles_for_a_namespace_are_enough_there_and_nowhere_else() {
+    run_real(async |env: Env| -> Result<()> {
+        let Env::Real(real) = &env else { unreachable!("run_real passes the real server") };
+        install(&env).await?;
+        let (namespace, other) = (env.namespace("limited").await?, env.namespace("other").await?);
+        let (user, directory) = (real.environment().user(&namespace, &[])?, tempfile::tempdir()?);
+        let path = directory.path().join("kubeconfig");
+        user.write_kubeconfig(&path)?;
+        let account = format!("{namespace}/steersman");
+        let printed = ended(&["rbac", "--namespaces", &namespace, "--service-account", &account]).await?.stdout;
+        let client = Client::new(env.client()?)?;
+        for mut object in serde_saphyr::from_multiple::<Value>(&printed)? {
+            // Other tests apply cluster-scoped objects of the same name.
+            for pointer in ["/metadata/name", "/roleRef/name"] {
+                if let Some(name) = object.pointer_mut(pointer) {
+                    *name = format!("{namespace}-{}", name.as_str().context("missing name")?).into();
+                }
+            }
+            if object["subjects"].is_array() {
+                object["subjects"] =
+                    json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": namespace}]);
+            }
+            client.create::<DynamicObject>(&serde_json::from_value(object)?).await?;
+        }
+        let doctor = async |namespaces: &str| {
+            let flags = ["--leader-elect", "--leader-elect-namespace", &namespace, "--namespaces", namespaces];
+            ended(&[&["doctor", "--kubeconfig", text(&path)][..], &flags].concat()).await
+        };
+        // The authorizer of the server learns of roles by a watch.
+        until(async || Ok(doctor(&namespace).await?.code == Some(0))).await?;
+        let elsewhere = doctor(&other).await?;
+        assert_eq!(elsewhere.code, Some(4), "{}", elsewhere.stdout);
+        let missing = format!("missing  permission: get, list, watch secrets in {other}");
+        assert!(elsewhere.stdout.contains(&missing), "{}", elsewhere.stdout);
         Ok(())
     });
 }

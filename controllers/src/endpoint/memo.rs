@@ -25,6 +25,10 @@ impl Version {
     pub(super) fn of(meta: &ObjectMeta) -> Option<Self> {
         Some(Self(meta.uid.clone()?, meta.resource_version.clone()?))
     }
+
+    pub(super) fn is_of(&self, meta: &ObjectMeta) -> bool {
+        meta.uid.as_ref() == Some(&self.0)
+    }
 }
 
 /// By control plane.
@@ -51,10 +55,16 @@ impl Memo {
         self.read.lock().get(&(plane.clone(), origin)).map(|(_, read)| read.clone())
     }
 
-    pub(super) fn put(&self, plane: &ObjectKey, origin: Origin, meta: &ObjectMeta, read: Read) {
-        if let Some(version) = Version::of(meta) {
-            self.read.lock().insert((plane.clone(), origin), (version, read));
-        }
+    /// Stores what was read from a source, and returns what was stored before.
+    pub(super) fn put(
+        &self,
+        plane: &ObjectKey,
+        origin: Origin,
+        meta: &ObjectMeta,
+        read: Read,
+    ) -> Option<(Version, Read)> {
+        let version = Version::of(meta)?;
+        self.read.lock().insert((plane.clone(), origin), (version, read))
     }
 
     /// The control plane is gone.

@@ -1,33 +1,64 @@
-//! The endpoint of a control plane that Terraform has made: found in its workspace, written to the control plane and to its cluster, and taken back when it goes.
+//! Controller that publishes the API endpoint of control planes created by Terraform.
 //!
-//! For each `CAPTControlPlane` it looks for `cluster_endpoint` in the outputs of its `Workspace`, and where those do not have it, in the workspace's connection secret.
-//! What it finds it checks, and writes as host and port to `spec.controlPlaneEndpoint` of the control plane and then of its `Cluster`. The condition
-//! `EndpointReady` says how far it is:
+//! For each `CAPTControlPlane` it reads `cluster_endpoint` from the outputs of the `Workspace`, or else from the connection
+//! Secret of the `Workspace`. It validates the value and writes host and port to `spec.controlPlaneEndpoint`, first of the
+//! `CAPTControlPlane` and then of its `Cluster`.
 //!
-//! | reason | status | what it means |
+//! ```text
+//! CAPTControlPlane -> WorkspaceTemplateApply -> Workspace -> Secret
+//!        |
+//!        +-> Cluster
+//! ```
+//!
+//! The controller watches all of these kinds. It caches only the metadata of Secrets, and reads the Secret that it needs
+//! from the API server, once per resource version. Of its content, only a valid host and port appear in logs, conditions,
+//! events and metrics. A Secret outside of the namespaces of the manager's cache is not read.
+//!
+//! # Which cluster
+//!
+//! The `Cluster` of a control plane is the one whose `spec.controlPlaneRef` names it. Where a `Cluster` has no
+//! `controlPlaneRef`, an owner reference of the control plane has to have the uid of the `Cluster`. Labels and equal names
+//! do not count. A control plane that no `Cluster` refers to gets its own endpoint, and no `Cluster` is written.
+//!
+//! If several control planes are owned by a `Cluster` without `controlPlaneRef`, or several Clusters refer to one control
+//! plane, the controller reports `ClusterConflict` on each control plane and writes to none of the Clusters.
+//!
+//! When a control plane is deleted, the controller removes the endpoint from the `Cluster` if the `Cluster` still refers to
+//! the control plane and the two endpoints are equal. A `Cluster` that was not updated to the latest endpoint keeps its own.
+//!
+//! # Conditions
+//!
+//! `EndpointReady` reports the progress:
+//!
+//! | reason | status | meaning |
 //! |---|---|---|
-//! | `EndpointPropagated` | True | control plane and cluster have it |
-//! | `EndpointKept` | True | its source is gone; what was known is kept |
-//! | `WorkspaceNotReady`, `EndpointNotReady` | False | something is not there yet |
-//! | `WaitingForCluster` | False | the control plane has it, and there is no cluster yet |
-//! | `InvalidEndpoint` | False | it is no endpoint: mend it where it comes from |
-//! | `EndpointUpdateFailed` | False | twice in a row something could not be read or written; it is tried again, less and less often. Once is not worth a word, nor is a conflict |
+//! | `EndpointPropagated` | True | control plane and cluster have the endpoint |
+//! | `EndpointKept` | True | the source is gone; the last known endpoint stays |
+//! | `WorkspaceNotReady` | False | the workspace does not exist yet |
+//! | `EndpointNotReady` | False | the workspace has no endpoint yet |
+//! | `WaitingForCluster` | False | only the control plane has the endpoint; no cluster refers to it |
+//! | `ClusterConflict` | False | several control planes or clusters claim each other; no cluster is written |
+//! | `InvalidEndpoint` | False | the value is not a valid endpoint; correct it at the source |
+//! | `SecretOutOfScope` | False | the Secret is in a namespace that the controller does not cover |
+//! | `EndpointUpdateFailed` | False | reads or writes fail repeatedly; retried with backoff |
 //!
-//! `EndpointHealthy`, if [wanted](Options::health), says whether somebody answers there, and nothing depends on it:
+//! A single failure, and a conflict with another writer, are retried without a report. `EndpointUpdateFailed` is reported
+//! from the second attempt since the last success. Retries of `InvalidEndpoint` and `SecretOutOfScope` count as attempts,
+//! so a failure after one of these is reported at once.
 //!
-//! | reason | status | what it means |
+//! `EndpointHealthy` exists only with [`Options::health`]. It reports whether the endpoint answers, and nothing depends on
+//! it:
+//!
+//! | reason | status | meaning |
 //! |---|---|---|
-//! | `EndpointReachable` | True | there is an answer, whichever: who may not ask is told so |
-//! | `EndpointUnreachable` | False | three times in a row there was none, or none that can be trusted |
-//! | `NoAuthority`, `InvalidAuthority` | Unknown | it is not known whom to trust there, so nobody is asked |
-//! | `PrivateEndpoint` | Unknown | it can be reached from its own network only |
-//! | `NotCheckedYet` | Unknown | the endpoint has changed, and what was said of the old one does not count |
+//! | `EndpointReachable` | True | the endpoint answered, with any HTTP status |
+//! | `EndpointUnreachable` | False | [`Health::failures`] checks in a row failed |
+//! | `NoAuthority` | Unknown | no CA certificate is known, so the endpoint is not checked |
+//! | `InvalidAuthority` | Unknown | the CA certificate is invalid, so the endpoint is not checked |
+//! | `PrivateEndpoint` | Unknown | the endpoint is private, so it is not checked |
+//! | `NotCheckedYet` | Unknown | the endpoint has changed since the last check |
 //!
-//! When a control plane goes, the endpoint that it has is taken off its cluster, and no other: if it goes after its endpoint has changed, and before the cluster could be
-//! told, what the cluster had before stays there.
-//!
-//! A change anywhere on the way is seen by a watch. Of secrets only metadata is kept in memory; the one that is needed is read when it has changed, and nothing of it is
-//! logged, told or counted but a host that is valid.
+//! # Example
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -35,35 +66,52 @@
 //! use serde_json::json;
 //! use std::time::Duration;
 //! use steersman::{prelude::*, testing::{Env, TestServer}};
-//! use steersman_controllers::endpoint::{self, CAPTControlPlane, Options};
+//! use steersman_controllers::endpoint::{self, CAPTControlPlane, Cluster, Options};
 //!
-//! let env = Env::embedded()?; // or any other cluster
+//! let env = Env::embedded()?; // any other cluster works as well
 //! env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
 //! let manager = Manager::builder(env.client()?).build()?;
 //! endpoint::add_to(&manager, &Options::default())?;
 //! tokio::spawn(manager.run_until(std::future::pending()));
 //!
-//! // There is neither a workspace nor a cluster yet, and that is said.
 //! let client = Client::new(env.client()?)?;
+//! let reference = json!({
+//!     "apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "CAPTControlPlane", "name": "shop",
+//! });
+//! let cluster = json!({
+//!     "metadata": {"namespace": "default", "name": "shop"},
+//!     "spec": {"controlPlaneRef": reference},
+//! });
+//! client.create::<Cluster>(&serde_json::from_value(cluster)?).await?;
 //! let plane = json!({
 //!     "metadata": {"namespace": "default", "name": "shop"},
-//!     "spec": {"version": "1.31", "workspaceTemplateRef": {"name": "eks"}},
+//!     "spec": {
+//!         "version": "1.31",
+//!         "workspaceTemplateRef": {"name": "eks"},
+//!         // Normally written by the controller. Without a workspace the last known endpoint is kept.
+//!         "controlPlaneEndpoint": {"host": "shop.example.com", "port": 443},
+//!     },
 //! });
 //! client.create::<CAPTControlPlane>(&serde_json::from_value(plane)?).await?;
+//!
+//! let key = ObjectKey::new("default", "shop");
 //! loop {
-//!     let plane = client.get::<CAPTControlPlane>(&ObjectKey::new("default", "shop")).await?.expect("it was made");
-//!     if let Some(status) = &plane.status {
-//!         assert_eq!((status.ready, &*status.conditions[0].reason), (false, "WorkspaceNotReady"));
+//!     let plane = client.get::<CAPTControlPlane>(&key).await?.expect("created above");
+//!     if plane.status.as_ref().is_some_and(|status| status.ready) {
 //!         break;
 //!     }
 //!     tokio::time::sleep(Duration::from_millis(10)).await;
 //! }
+//! let cluster = client.get::<Cluster>(&key).await?.expect("created above");
+//! let endpoint = cluster.spec.control_plane_endpoint.as_ref().expect("written by the controller");
+//! assert_eq!(endpoint.host, "shop.example.com");
 //! # Ok(())
 //! # }
 //! ```
 
 mod address;
 mod again;
+mod claims;
 mod definitions;
 mod failure;
 mod health;
@@ -85,12 +133,13 @@ pub use self::{
     status::ENDPOINT_READY,
     types::{
         Addon, CAPTControlPlane, CAPTControlPlaneSpec, CAPTControlPlaneStatus, Cluster, ClusterSpec,
-        ControlPlaneConfig, Endpoint, EndpointAccess, Phase, TemplateReference, Timeouts, WorkspaceTemplateApply,
-        WorkspaceTemplateApplySpec, WorkspaceTemplateApplyStatus, workspace_kind,
+        ControlPlaneConfig, ControlPlaneReference, Endpoint, EndpointAccess, Phase, TemplateReference, Timeouts,
+        WorkspaceTemplateApply, WorkspaceTemplateApplySpec, WorkspaceTemplateApplyStatus, workspace_kind,
     },
 };
 
 use self::{
+    claims::Claims,
     health::HealthReconciler,
     memo::Memo,
     metrics::Metrics,
@@ -109,25 +158,29 @@ use steersman::{
     workqueue::Limiter,
 };
 
-/// How the controller is to work.
+/// Settings of the controller.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which secrets are watched; `Connections` by default. One that is referred to and not among them is read every time.
+    /// Secrets to watch. Default: [`Secrets::Connections`].
+    ///
+    /// A connection Secret that is not watched is read from the API server on every reconcile.
     pub secrets: Secrets,
-    /// How many control planes are looked at at once; the manager's default if there is none.
+    /// Number of control planes reconciled concurrently. Default: that of the manager.
     pub workers: Option<usize>,
-    /// Whether it is checked that somebody answers at the endpoints, and how often; `None` by default, it is not: it takes a network in which this process can
-    /// reach them. It runs as a controller of its own, `endpoint-health`.
+    /// Settings of the health checks. Default: no checks.
+    ///
+    /// The checks run in a second controller, `endpoint-health`. They need a network in which this process can reach the
+    /// endpoints.
     pub health: Option<Health>,
 }
 
-/// Which secrets are watched.
+/// Selects the Secrets that the controller watches.
 #[derive(Clone, Debug, Default)]
 pub enum Secrets {
-    /// Those that Crossplane writes: of type `connection.crossplane.io/v1alpha1`.
+    /// Secrets that Crossplane writes, of type `connection.crossplane.io/v1alpha1`.
     #[default]
     Connections,
-    /// Those with such labels, as in `kubectl -l`; all with an empty text.
+    /// Secrets that match a label selector, written as for `kubectl -l`. Empty matches all.
     Labelled(String),
 }
 
@@ -150,6 +203,7 @@ pub enum Error {
 pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, Error> {
     let (client, selections) = (manager.client(), Selections::new(options));
     let related = Related::new(&manager.cache(), &selections)?;
+    let claims = Claims::new(&manager.cache(), &selections)?;
     let metrics = manager.metrics(Metrics::register);
     let retrieval = Arc::new(Retrieval {
         client: client.clone(),
@@ -166,12 +220,14 @@ pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, 
     let reconciler = EndpointReconciler {
         client,
         retrieval,
+        claims: claims.clone(),
         recorder: manager.recorder("steersman.dev/endpoint")?,
         metrics,
         checks_health: options.health.is_some(),
     };
     let Selections { applies, workspaces, secrets, clusters } = selections;
-    let [of_apply, of_workspace, of_secret, of_cluster] = [(); 4].map(|()| related.clone());
+    let [of_apply, of_workspace, of_secret] = [(); 3].map(|()| related.clone());
+    let [of_cluster, of_plane] = [(); 2].map(|()| claims.clone());
     let builder = manager
         .controller("endpoint")
         .for_::<CAPTControlPlane>()
@@ -184,7 +240,11 @@ pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, 
             handler::map(move |it: &Object<DynamicObject>| of_workspace.planes_of_workspace(it.key())),
         )
         .watches_with(secrets, handler::map(move |it: &Object<Metadata<Secret>>| of_secret.planes_of_secret(it.key())))
-        .watches_with(clusters, handler::map(move |it: &Object<Cluster>| of_cluster.planes_of_cluster(it.key())))
+        .watches_with(
+            clusters,
+            handler::map(move |it: &Object<Cluster>| it.decode().map(|it| of_cluster.planes_of_cluster(&it))),
+        )
+        .watches(handler::map(move |it: &Object<CAPTControlPlane>| it.decode().map(|it| of_plane.rivals_of(&it))))
         .limiter(limiter());
     let builder = match options.workers {
         Some(workers) => builder.max_concurrent(workers),

@@ -1,24 +1,25 @@
-//! One pass: find the endpoint, write it to the control plane, then to its cluster, and say so.
+//! One reconcile: finds the endpoint, writes it to the control plane and then to its cluster, and reports the result.
 //!
-//! What holds: a write is sent only if something differs, and has the resource version that was read. The cluster is written after the control plane, and looked
-//! at on its own, so that a pass that was cut off between the two is made good by the next one. Nothing that others own is touched.
+//! Invariant: a write is sent only if something differs, with the resource version that was read. The cluster is compared
+//! on its own, after the control plane was written, so the next reconcile completes one that stopped between the two. A
+//! cluster is written only while it refers to the control plane, see [`claims`](super::claims).
 
 use super::{
     address::Address,
     again::written,
+    claims::{Claim, Claims, refers},
     failure::{self, Failed},
     health::ENDPOINT_HEALTHY,
     metrics::Metrics,
-    related::cluster_of,
     retrieve::{Retrieval, Retrieved, if_any},
-    status::State,
+    status::{Report, State},
     types::{CAPTControlPlane, Cluster, Endpoint},
 };
 use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
 use steersman::{
-    client::Finalize,
+    client::{self, Finalize},
     object::StaticKind,
     prelude::*,
     reconcile,
@@ -36,6 +37,7 @@ const WHEN_INVALID: Duration = Duration::from_secs(10);
 pub(super) struct EndpointReconciler {
     pub(super) client: Client,
     pub(super) retrieval: Arc<Retrieval>,
+    pub(super) claims: Claims,
     pub(super) recorder: Recorder,
     pub(super) metrics: Metrics,
     pub(super) checks_health: bool,
@@ -52,8 +54,9 @@ impl Reconciler for EndpointReconciler {
         match written(&self.client, &self.metrics, plane, finalize).await? {
             Finalize::Active(plane) => match self.pass(plane).await {
                 Ok((plane, state)) => {
-                    self.tell(plane, &state).await?;
-                    Ok(state.outcome())
+                    let outcome = state.outcome();
+                    self.tell(plane, &state.report()).await?;
+                    Ok(outcome)
                 }
                 Err(error) => {
                     self.tell_of(&error, &request, cx).await;
@@ -71,32 +74,36 @@ impl Reconciler for EndpointReconciler {
 }
 
 impl EndpointReconciler {
-    /// What there is to say, of the control plane as it is afterwards.
+    /// Returns the control plane as it is after the writes, and the state to report.
     async fn pass(&self, plane: Arc<CAPTControlPlane>) -> Result<(Arc<CAPTControlPlane>, State)> {
         let (address, state) = match self.retrieval.of(&plane).await? {
             Retrieved::Found { address, origin } => {
                 let message = format!("{address}, from {origin}");
                 (Some(address), State::Ready { reason: "EndpointPropagated", message })
             }
-            // What was known once is kept.
+            // An endpoint that was known once is kept.
             Retrieved::Waiting { reason, message } => match kept(&plane) {
                 Some(address) => (Some(address), State::Ready { reason: "EndpointKept", message }),
                 None => (None, State::Waiting { reason, message }),
             },
-            Retrieved::Invalid { message, .. } => (None, State::Invalid { message }),
+            Retrieved::Invalid { reason, message, .. } => (None, State::Invalid { reason, message }),
         };
         match address {
             Some(address) => self.propagate(plane, &address, state).await,
-            None => Ok((plane, state)),
+            // A conflict is reported before there is an endpoint. Otherwise the cluster does not matter yet.
+            None => match self.claims.claim(&plane) {
+                Ok(Claim::Conflict(message)) => Ok((plane, conflict(message))),
+                _ => Ok((plane, state)),
+            },
         }
     }
 
     /// What was found out of the control plane as it was here, whatever others have said of it since.
-    async fn tell(&self, plane: Arc<CAPTControlPlane>, state: &State) -> Result<()> {
+    async fn tell(&self, plane: Arc<CAPTControlPlane>, report: &Report) -> Result<()> {
         let seen = plane.metadata.generation;
         let tell = |plane: Arc<CAPTControlPlane>| async move {
             let mut told = (*plane).clone();
-            let mut status = state.applied(plane.status.as_ref(), seen, Timestamp::now());
+            let mut status = report.applied(plane.status.as_ref(), seen, Timestamp::now());
             if !self.checks_health {
                 // From when it was checked: nobody knows any more.
                 status.conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY);
@@ -113,12 +120,12 @@ impl EndpointReconciler {
     async fn tell_of(&self, error: &reconcile::Error, key: &ObjectKey, cx: &Context) {
         let Some(message) = failure::words(error).filter(|_| cx.attempt() > 1) else { return };
         let Ok(Some(plane)) = self.client.get::<CAPTControlPlane>(key).await else { return };
-        if let Err(unheard) = self.tell(plane, &State::Failed { message }).await {
+        if let Err(unheard) = self.tell(plane, &Report::failed(message)).await {
             tracing::debug!(%key, error = format!("{unheard:#}"), "a failure was not told");
         }
     }
 
-    /// To the control plane, and when that has it, to its cluster.
+    /// Writes the endpoint to the control plane, then to the cluster that refers to it.
     async fn propagate(
         &self,
         plane: Arc<CAPTControlPlane>,
@@ -131,14 +138,18 @@ impl EndpointReconciler {
         if is_news {
             self.metrics.changed(&ObjectKey::of(&*plane));
         }
-        let key = cluster_of(&plane);
-        let Some(cluster) = if_any(self.client.get::<Cluster>(&key).await).context(Failed::Reading(Cluster::KIND))?
-        else {
-            let message = format!("Cluster {key} is not there yet");
-            return Ok((plane, State::Waiting { reason: "WaitingForCluster", message }));
+        let claim = self.claims.claim(&plane).map_err(client::Error::from).context(Failed::Reading(Cluster::KIND))?;
+        let cluster = match claim {
+            Claim::Cluster(cluster) => cluster,
+            Claim::Unreferenced(message) => return Ok((plane, waiting_for_cluster(message))),
+            Claim::Conflict(message) => return Ok((plane, conflict(message))),
         };
         let before = cluster.endpoint().filter(|before| **before != wanted && is_valid(before)).cloned();
-        let cluster = self.write(cluster, Some(&wanted), |_| true).await?;
+        let cluster = self.write(cluster, Some(&wanted), |cluster| refers(cluster, &plane)).await?;
+        if cluster.endpoint() != Some(&wanted) {
+            let message = format!("Cluster {} no longer refers to this control plane", ObjectKey::of(&*cluster));
+            return Ok((plane, waiting_for_cluster(message)));
+        }
         if let Some(Endpoint { host, port }) = before {
             let note =
                 format!("{host}:{port} is replaced by {address}, of CAPTControlPlane {}", ObjectKey::of(&*plane));
@@ -147,25 +158,31 @@ impl EndpointReconciler {
         Ok((plane, state))
     }
 
-    /// Take our endpoint off the cluster, and nobody else's: ours is the one that the control plane has. The cluster is read from the server, since there is no second look.
+    /// Removes the endpoint of a deleted control plane from its cluster, if the two are equal.
+    ///
+    /// The cluster is read from the API server because there is no later reconcile that corrects a mistake.
     async fn clear(&self, plane: &CAPTControlPlane) -> Result<()> {
         let Some(ours) = plane.endpoint() else { return Ok(()) };
-        if let Some(cluster) = if_any(self.client.live().get::<Cluster>(&cluster_of(plane)).await)? {
-            self.write(cluster, None, |there| there == ours).await?;
+        let may = |cluster: &Cluster| cluster.endpoint() == Some(ours) && refers(cluster, plane);
+        for key in self.claims.claimed_alone(plane).map_err(client::Error::from)? {
+            if let Some(cluster) = if_any(self.client.live().get::<Cluster>(&key).await)? {
+                self.write(cluster, None, may).await?;
+            }
         }
         Ok(())
     }
 
-    /// Make the endpoint so, where it is one that `may` be replaced.
+    /// Sets the endpoint of an object, if it differs and the object `may` be written.
     async fn write<K: HasEndpoint>(
         &self,
         object: Arc<K>,
         wanted: Option<&Endpoint>,
-        may: impl Fn(&Endpoint) -> bool + Sync,
+        may: impl Fn(&K) -> bool + Sync,
     ) -> Result<Arc<K>> {
         let may = &may;
+        // Also called for the object as it is after a conflict.
         let write = |object: Arc<K>| async move {
-            if object.endpoint() == wanted || object.endpoint().is_some_and(|there| !may(there)) {
+            if object.endpoint() == wanted || !may(&object) {
                 return Ok((object, false));
             }
             let mut changed = (*object).clone();
@@ -182,18 +199,28 @@ impl EndpointReconciler {
             return Err(error.context(Failed::Writing(K::KIND)));
         }
         if is_new {
-            tracing::info!(kind = K::TARGET, object = %key, host = wanted.map(|it| it.host.as_str()), "endpoint written");
+            let (namespace, name) = (key.namespace(), key.name());
+            let (host, port) = (wanted.map(|it| it.host.as_str()), wanted.map(|it| it.port));
+            tracing::info!(kind = K::KIND, namespace, name, host, port, "patched endpoint");
         }
         Ok(object)
     }
 }
 
+fn waiting_for_cluster(message: String) -> State {
+    State::Waiting { reason: "WaitingForCluster", message }
+}
+
+fn conflict(message: String) -> State {
+    State::Waiting { reason: "ClusterConflict", message }
+}
+
 impl State {
-    /// When to look again.
+    /// Returns when to reconcile again if no watch reports a change.
     fn outcome(&self) -> Outcome {
         match self {
             Self::Ready { .. } => Outcome::requeue_after(WHEN_READY),
-            Self::Waiting { .. } | Self::Failed { .. } => Outcome::requeue_after(WHEN_WAITING),
+            Self::Waiting { .. } => Outcome::requeue_after(WHEN_WAITING),
             Self::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
         }
     }

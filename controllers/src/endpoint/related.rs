@@ -1,10 +1,7 @@
-//! Who belongs to whom: control plane, apply, workspace, secret, cluster. What happens to one of them is for the control planes that depend on it.
+//! Maps events of the sources of an endpoint to the control planes that depend on them.
 //!
 //! ```text
 //! CAPTControlPlane -> WorkspaceTemplateApply -> Workspace -> Secret
-//!        |
-//!        v
-//!     Cluster
 //! ```
 
 use super::{
@@ -18,10 +15,6 @@ use steersman::{
     cache::{CacheError, Index},
     prelude::*,
 };
-
-/// By which the Cluster API says what belongs to which cluster.
-const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
-const CLUSTER_GROUP: &str = "cluster.x-k8s.io";
 
 /// What can be selected of each kind.
 pub(super) struct Selections {
@@ -52,7 +45,6 @@ impl Selections {
 #[derive(Clone, Debug)]
 pub(super) struct Related {
     planes: Index<CAPTControlPlane, ObjectKey>,
-    of_cluster: Index<CAPTControlPlane, ObjectKey>,
     /// By name: a workspace may have no namespace.
     applies: Index<WorkspaceTemplateApply, String>,
     workspaces: Index<DynamicObject, ObjectKey>,
@@ -65,7 +57,6 @@ impl Related {
         let workspaces = cache.informer_of(selections.workspaces.clone())?;
         Ok(Self {
             planes: planes.index(|plane| vec![apply_of(plane)]),
-            of_cluster: planes.index(|plane| vec![cluster_of(plane)]),
             applies: applies
                 .index(|apply| apply.status.iter().filter_map(|status| status.workspace_name.clone()).collect()),
             workspaces: workspaces.index(|workspace| secret_of(&workspace.data).ok().flatten().into_iter().collect()),
@@ -87,10 +78,6 @@ impl Related {
         let workspaces = self.workspaces.keys(secret);
         workspaces.iter().flat_map(|workspace| self.planes_of_workspace(workspace)).collect()
     }
-
-    pub(super) fn planes_of_cluster(&self, cluster: &ObjectKey) -> Vec<Request> {
-        self.of_cluster.keys(cluster)
-    }
 }
 
 /// The apply that makes a control plane's workspace.
@@ -102,21 +89,8 @@ pub(super) fn apply_of(plane: &CAPTControlPlane) -> ObjectKey {
     }
 }
 
-/// The cluster that a control plane is of: its owner, or by its label, or by its name.
-pub(super) fn cluster_of(plane: &CAPTControlPlane) -> ObjectKey {
-    let (namespace, name) = parts(plane);
-    let owners = plane.metadata.owner_references.iter().flatten();
-    let mut clusters = owners.filter(|owner| {
-        owner.kind == "Cluster" && owner.api_version.split_once('/').is_some_and(|(group, _)| group == CLUSTER_GROUP)
-    });
-    let label =
-        || plane.metadata.labels.as_ref()?.get(CLUSTER_LABEL).map(String::as_str).filter(|name| !name.is_empty());
-    let cluster = clusters.next().map(|owner| owner.name.as_str()).or_else(label);
-    ObjectKey::new(namespace, cluster.unwrap_or(name))
-}
-
-/// Namespace and name, which everything that was read has.
-fn parts(plane: &CAPTControlPlane) -> (&str, &str) {
+/// Returns namespace and name, which every object from the API server has.
+pub(super) fn parts(plane: &CAPTControlPlane) -> (&str, &str) {
     let text = Option::as_deref;
     (text(&plane.metadata.namespace).unwrap_or_default(), text(&plane.metadata.name).unwrap_or_default())
 }
@@ -126,30 +100,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn plane(metadata: serde_json::Value, apply: Option<&str>) -> CAPTControlPlane {
+    fn plane(apply: Option<&str>) -> CAPTControlPlane {
         let spec =
             json!({"version": "1.31", "workspaceTemplateRef": {"name": "eks"}, "workspaceTemplateApplyName": apply});
-        let mut plane = json!({"metadata": {"namespace": "shop", "name": "plane"}, "spec": spec});
-        plane["metadata"].as_object_mut().expect("an object").extend(metadata.as_object().expect("one").clone());
-        serde_json::from_value(plane).expect("a control plane")
+        let plane = json!({"metadata": {"namespace": "shop", "name": "plane"}, "spec": spec});
+        serde_json::from_value(plane).expect("valid control plane")
     }
 
     #[test]
     fn an_apply_is_the_one_that_is_named_or_has_the_name_of_the_control_plane() {
-        assert_eq!(apply_of(&plane(json!({}), Some("mine"))), ObjectKey::new("shop", "mine"));
-        assert_eq!(apply_of(&plane(json!({}), None)), ObjectKey::new("shop", "plane-eks-controlplane-apply"));
-    }
-
-    #[test]
-    fn a_cluster_is_the_owner_then_the_label_then_the_name() {
-        let owner = |api_version: &str, kind: &str| json!([{"apiVersion": api_version, "kind": kind, "name": "owner", "uid": "1"}]);
-        let labels = json!({CLUSTER_LABEL: "labelled"});
-        let cluster = |metadata| cluster_of(&plane(metadata, None)).name().to_owned();
-        let owned = json!({"ownerReferences": owner("cluster.x-k8s.io/v1beta2", "Cluster"), "labels": labels});
-        assert_eq!(cluster(owned), "owner", "in whichever version");
-        for (api_version, kind) in [("other.io/v1", "Cluster"), ("cluster.x-k8s.io/v1beta1", "Machine")] {
-            assert_eq!(cluster(json!({"ownerReferences": owner(api_version, kind), "labels": labels})), "labelled");
-        }
-        assert_eq!(cluster(json!({})), "plane");
+        assert_eq!(apply_of(&plane(Some("mine"))), ObjectKey::new("shop", "mine"));
+        assert_eq!(apply_of(&plane(None)), ObjectKey::new("shop", "plane-eks-controlplane-apply"));
     }
 }

@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
 use std::sync::Arc;
-use steersman::{client, prelude::*};
+use steersman::{cache::CacheError, client, prelude::*};
 use tokio::time::Instant;
 
 /// What there is to know of an endpoint.
@@ -31,12 +31,18 @@ pub(super) enum Retrieved {
         reason: &'static str,
         message: String,
     },
-    /// Somebody has to mend it.
+    /// The source has to be corrected.
     Invalid {
         origin: Origin,
+        reason: &'static str,
         message: String,
     },
 }
+
+/// Reason and message of a source that has to be corrected.
+type Invalid = (&'static str, String);
+
+const INVALID_ENDPOINT: &str = "InvalidEndpoint";
 
 pub(super) struct Retrieval {
     pub(super) client: Client,
@@ -70,10 +76,10 @@ impl Retrieval {
             return Ok(retrieved);
         }
         let waiting = |message| Ok(Retrieved::Waiting { reason: "EndpointNotReady", message });
-        let key = match sources::secret_of(&workspace.data) {
+        let key = match self.connection(&workspace) {
             Ok(Some(key)) => key,
             Ok(None) => return waiting("its workspace has no output cluster_endpoint yet, and names no secret".into()),
-            Err(message) => return Ok(Retrieved::Invalid { origin: Origin::Secret, message }),
+            Err((reason, message)) => return Ok(Retrieved::Invalid { origin: Origin::Secret, reason, message }),
         };
         let Some(read) = self.in_secret(&plane, &key).await? else {
             return waiting(format!("Secret {key} is not there yet"));
@@ -87,7 +93,7 @@ impl Retrieval {
         let Ok(workspace) = self.workspace(plane).await? else { return Ok(None) };
         let plane = ObjectKey::of(plane);
         let authority = self.in_outputs(&plane, &workspace).authority;
-        match sources::secret_of(&workspace.data) {
+        match self.connection(&workspace) {
             Ok(Some(key)) if authority.is_none() => {
                 Ok(self.in_secret(&plane, &key).await?.and_then(|read| read.authority))
             }
@@ -115,6 +121,20 @@ impl Retrieval {
         Ok(workspace.ok_or_else(|| format!("Workspace {key} is not there yet")))
     }
 
+    /// Returns the key of the connection Secret that a workspace names.
+    ///
+    /// A Secret outside of the namespaces of the cache is refused, whatever the API server would permit.
+    fn connection(&self, workspace: &DynamicObject) -> Result<Option<ObjectKey>, Invalid> {
+        let key = sources::secret_of(&workspace.data).map_err(|message| (INVALID_ENDPOINT, message))?;
+        match key {
+            Some(key) if matches!(self.secrets.get(&key), Err(CacheError::NotKept { .. })) => {
+                let message = format!("Secret {key} is not in a namespace of this controller");
+                Err(("SecretOutOfScope", format!("{message}; move the Secret or add its namespace")))
+            }
+            key => Ok(key),
+        }
+    }
+
     /// What is worth a word is said once for each version.
     fn in_outputs(&self, plane: &ObjectKey, workspace: &DynamicObject) -> Read {
         let meta = &workspace.metadata;
@@ -131,7 +151,13 @@ impl Retrieval {
         {
             tracing::info!(%plane, host = address.host(), "outputs and secret have different endpoints: that of the outputs counts");
         }
-        self.memo.put(plane, Origin::Outputs, meta, read.clone());
+        let before = self.memo.put(plane, Origin::Outputs, meta, read.clone());
+        let is_same = before.as_ref().is_some_and(|(version, _)| version.is_of(meta));
+        if !is_same {
+            let (namespace, name) = (plane.namespace(), plane.name());
+            tracing::info!(namespace, name, workspace = meta.name, "found workspace");
+        }
+        log_found(plane, Origin::Outputs, &read, before.filter(|_| is_same));
         read
     }
 
@@ -144,8 +170,25 @@ impl Retrieval {
         let secret = self.client.live().get::<Secret>(key).await.context(Failed::Reading("Secret"))?;
         let Some(secret) = secret else { return Ok(None) };
         let read = sources::secret(&secret);
-        self.memo.put(plane, Origin::Secret, &secret.metadata, read.clone());
+        let before = self.memo.put(plane, Origin::Secret, &secret.metadata, read.clone());
+        log_found(plane, Origin::Secret, &read, before.filter(|(version, _)| version.is_of(&secret.metadata)));
         Ok(Some(read))
+    }
+}
+
+/// Logs the endpoint of a source, unless it is the one that was read before. An invalid value is not logged.
+fn log_found(plane: &ObjectKey, source: Origin, read: &Read, before: Option<(Version, Read)>) {
+    if before.is_some_and(|(_, before)| before.endpoint == read.endpoint) {
+        return;
+    }
+    let (namespace, name, source) = (plane.namespace(), plane.name(), source.label());
+    match &read.endpoint {
+        Said::Nothing => {}
+        Said::Endpoint(address) => {
+            let (host, port) = (address.host(), address.port());
+            tracing::info!(namespace, name, source, host, port, "found cluster_endpoint");
+        }
+        Said::Invalid(error) => tracing::warn!(namespace, name, source, error, "found invalid cluster_endpoint"),
     }
 }
 
@@ -162,6 +205,9 @@ fn concluded(said: Said, origin: Origin) -> Option<Retrieved> {
     match said {
         Said::Nothing => None,
         Said::Endpoint(address) => Some(Retrieved::Found { address, origin }),
-        Said::Invalid(message) => Some(Retrieved::Invalid { origin, message: format!("{origin}: {message}") }),
+        Said::Invalid(message) => {
+            let message = format!("{origin}: {message}");
+            Some(Retrieved::Invalid { origin, reason: INVALID_ENDPOINT, message })
+        }
     }
 }

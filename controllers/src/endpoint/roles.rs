@@ -1,29 +1,54 @@
-//! What the controller has to be allowed to do: no less, and no more.
+//! RBAC roles with exactly the permissions that the controller needs.
 
 use serde_json::{Value, json};
 
-/// A `ClusterRole` for the controller, and a `Role` for where its Lease is, if it elects a leader.
+/// Returns the roles of the controller, for some namespaces or, if `namespaces` is empty, for the whole cluster.
 ///
-/// Bind the first to whoever runs it: with a `ClusterRoleBinding`, since workspaces and definitions have no namespace.
-pub fn roles() -> Vec<Value> {
-    let endpoint = [
-        // Its endpoint and its finalizer are patched; it is read when somebody else was faster.
+/// | role | whole cluster | some namespaces |
+/// |---|---|---|
+/// | `steersman-endpoint` | one `ClusterRole` | a `Role` in each namespace, and a `ClusterRole` for the cluster-scoped kinds |
+/// | `steersman-leader-election` | a `Role` without a namespace | the same |
+///
+/// Bind a `ClusterRole` with a `ClusterRoleBinding`. Create the `Role` for leader election in the namespace of the Lease.
+/// It is needed only if the manager elects a leader.
+///
+/// With some namespaces, the cache of the manager has to be limited to these, see
+/// [`Namespaces::These`](steersman::cache::Namespaces::These).
+pub fn roles(namespaces: &[String]) -> Vec<Value> {
+    let namespaced = [
+        // `patch` sets the endpoint and the finalizer. `get` reads the object again after a conflict.
         rule("controlplane.cluster.x-k8s.io", "captcontrolplanes", &["get", "list", "watch", "patch"]),
         rule("controlplane.cluster.x-k8s.io", "captcontrolplanes/status", &["patch"]),
         rule("infrastructure.cluster.x-k8s.io", "workspacetemplateapplies", &["list", "watch"]),
-        rule("tf.upbound.io", "workspaces", &["list", "watch"]),
-        // Likewise; and it is read before it is cleared.
+        // `get` also reads the object before its endpoint is cleared.
         rule("cluster.x-k8s.io", "clusters", &["get", "list", "watch", "patch"]),
-        // Their metadata is watched; the one that is needed is read.
+        // The metadata of Secrets is watched. `get` reads the Secret that is needed.
         rule("", "secrets", &["get", "list", "watch"]),
-        // A repeated one is counted.
+        // `patch` counts a repeated event.
         rule("events.k8s.io", "events", &["create", "patch"]),
-        // To hear of a kind that is installed later.
+    ];
+    let cluster_scoped = [
+        rule("tf.upbound.io", "workspaces", &["get", "list", "watch"]),
+        // Reports kinds that are installed later.
         rule("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]),
     ];
+    let mut roles = if namespaces.is_empty() {
+        vec![role("ClusterRole", ENDPOINT, &[&namespaced[..], &cluster_scoped].concat())]
+    } else {
+        let mut roles = vec![role("ClusterRole", ENDPOINT, &cluster_scoped)];
+        roles.extend(namespaces.iter().map(|namespace| {
+            let mut role = role("Role", ENDPOINT, &namespaced);
+            role["metadata"]["namespace"] = namespace.as_str().into();
+            role
+        }));
+        roles
+    };
     let election = [rule("coordination.k8s.io", "leases", &["get", "watch", "create", "update"])];
-    vec![role("ClusterRole", "steersman-endpoint", &endpoint), role("Role", "steersman-leader-election", &election)]
+    roles.push(role("Role", "steersman-leader-election", &election));
+    roles
 }
+
+const ENDPOINT: &str = "steersman-endpoint";
 
 fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
@@ -31,4 +56,38 @@ fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
 
 fn role(kind: &str, name: &str, rules: &[Value]) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources(role: &Value) -> Vec<&str> {
+        let rules = role["rules"].as_array().expect("rules");
+        rules.iter().map(|rule| rule["resources"][0].as_str().expect("resource")).collect()
+    }
+
+    #[test]
+    fn roles_for_namespaces_leave_only_cluster_scoped_kinds_to_the_cluster_role() {
+        let roles = roles(&["shop".into(), "bank".into()]);
+        let described: Vec<_> = roles.iter().map(|it| (&it["kind"], &it["metadata"]["namespace"])).collect();
+        let expected = json!([["ClusterRole", null], ["Role", "shop"], ["Role", "bank"], ["Role", null]]);
+        assert_eq!(json!(described), expected);
+        assert_eq!(resources(&roles[0]), ["workspaces", "customresourcedefinitions"]);
+        assert_eq!(roles[1]["rules"], roles[2]["rules"]);
+        let everywhere = super::roles(&[]);
+        let mut all = [resources(&roles[0]), resources(&roles[1])].concat();
+        let mut expected = resources(&everywhere[0]);
+        all.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(all, expected, "the same permissions as in the whole cluster");
+    }
+
+    #[test]
+    fn workspaces_can_be_read_as_the_requirement_lists() {
+        let roles = roles(&[]);
+        let mut rules = roles[0]["rules"].as_array().expect("rules").iter();
+        let workspaces = rules.find(|rule| rule["resources"][0] == "workspaces").expect("rule of workspaces");
+        assert_eq!(workspaces["verbs"], json!(["get", "list", "watch"]));
+    }
 }

@@ -11,21 +11,44 @@ use k8s_openapi::{
 /// The condition.
 pub const ENDPOINT_READY: &str = "EndpointReady";
 
-/// What a pass has come to.
+/// Result of a reconcile that could read and write everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The endpoint is where it belongs.
+    /// The control plane and its cluster have the endpoint.
     Ready { reason: &'static str, message: String },
-    /// Something is not there yet.
+    /// Something that the endpoint depends on does not exist yet.
     Waiting { reason: &'static str, message: String },
-    /// Somebody has to mend it.
-    Invalid { message: String },
-    /// Something could not be read or written, and is tried again.
-    Failed { message: String },
+    /// The source of the endpoint has to be corrected.
+    Invalid { reason: &'static str, message: String },
 }
 
 impl State {
-    /// The status with this in it, which was seen of such a generation. What others have written stays.
+    pub(crate) fn report(self) -> Report {
+        match self {
+            Self::Ready { reason, message } => Report { phase: Phase::Ready, reason, message },
+            Self::Waiting { reason, message } => Report { phase: Phase::Creating, reason, message },
+            Self::Invalid { reason, message } => Report { phase: Phase::Failed, reason, message },
+        }
+    }
+}
+
+/// Content of the condition, and the phase that follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    phase: Phase,
+    reason: &'static str,
+    message: String,
+}
+
+impl Report {
+    /// Creates the report of a reconcile that failed and is retried.
+    pub(crate) fn failed(message: String) -> Self {
+        Self { phase: Phase::Creating, reason: "EndpointUpdateFailed", message }
+    }
+
+    /// Returns `status` with this report in it. Conditions and failures of other controllers stay.
+    ///
+    /// `generation` is the generation of the control plane that was reconciled.
     pub(crate) fn applied(
         &self,
         status: Option<&CAPTControlPlaneStatus>,
@@ -33,27 +56,17 @@ impl State {
         now: Timestamp,
     ) -> CAPTControlPlaneStatus {
         let mut status = status.cloned().unwrap_or_default();
-        let (met, reason, message) = match self {
-            Self::Ready { reason, message } => ("True", *reason, message),
-            Self::Waiting { reason, message } => ("False", *reason, message),
-            Self::Invalid { message } => ("False", "InvalidEndpoint", message),
-            Self::Failed { message } => ("False", "EndpointUpdateFailed", message),
-        };
-        status.ready = matches!(self, Self::Ready { .. });
+        status.ready = self.phase == Phase::Ready;
         status.initialized |= status.ready;
         let has_failed_otherwise = status.phase == Some(Phase::Failed) && status.failure_reason.is_some();
         if !has_failed_otherwise {
-            status.phase = Some(match self {
-                Self::Ready { .. } => Phase::Ready,
-                Self::Waiting { .. } | Self::Failed { .. } => Phase::Creating,
-                Self::Invalid { .. } => Phase::Failed,
-            });
+            status.phase = Some(self.phase);
         }
         let condition = Condition {
             type_: ENDPOINT_READY.into(),
-            status: met.into(),
-            reason: reason.into(),
-            message: message.clone(),
+            status: if status.ready { "True" } else { "False" }.into(),
+            reason: self.reason.into(),
+            message: self.message.clone(),
             observed_generation: generation,
             last_transition_time: Time(now),
         };
@@ -81,11 +94,11 @@ mod tests {
 
     /// What comes after this.
     fn then(state: &State, before: &CAPTControlPlaneStatus, second: i64) -> CAPTControlPlaneStatus {
-        state.applied(Some(before), Some(3), at(second))
+        state.clone().report().applied(Some(before), Some(3), at(second))
     }
 
     fn first(state: &State) -> CAPTControlPlaneStatus {
-        state.applied(None, Some(3), at(1))
+        state.clone().report().applied(None, Some(3), at(1))
     }
 
     fn at(second: i64) -> Timestamp {
@@ -101,7 +114,7 @@ mod tests {
     }
 
     fn invalid() -> State {
-        State::Invalid { message: "no".into() }
+        State::Invalid { reason: "InvalidEndpoint", message: "no".into() }
     }
 
     #[test]

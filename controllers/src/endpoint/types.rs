@@ -206,6 +206,33 @@ pub struct ClusterSpec {
     /// Where its control plane listens.
     #[serde(default, deserialize_with = "in_part", skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<Endpoint>,
+    /// Control plane of the cluster. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_ref: Option<ControlPlaneReference>,
+}
+
+/// Reference from a `Cluster` to its control plane, in the shape of v1beta1 or of v1beta2.
+///
+/// All fields are optional because the two shapes differ: v1beta1 has `apiVersion` and `namespace`, v1beta2 has
+/// `apiGroup`.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneReference {
+    /// Group and version of the control plane. Only in v1beta1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Group of the control plane. Only in v1beta2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<String>,
+    /// Kind of the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name of the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Namespace of the control plane. Only in v1beta1. Default: the namespace of the `Cluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// A cluster's endpoint may be there in part, or empty: v1beta1 writes an empty host and 0, v1beta2 leaves them out.

@@ -4,15 +4,15 @@
 //!
 //! | paragraph | shown by |
 //! |---|---|
-//! | single responsibility, information flow | `nothing_flows_back_from_the_cluster`, `a_cluster_has_no_endpoint_of_its_own` |
+//! | single responsibility, information flow | `nothing_flows_back_from_the_cluster`, 12 |
 //! | components and their interaction, retrieval strategy | `propagation::an_output_reaches_…`, `propagation::a_secret_stands_in_…` |
 //! | resource access | `scope`: whether workspaces have namespaces is found out |
 //! | error handling: resources, data, processing | `what_is_missing_is_waited_for_and_no_failure`, `a_secret_is_read_as_it_stands_and_then_as_base64`, 4, b, c, d |
-//! | RBAC | `rights` |
+//! | RBAC | `rights`, `a_secret_outside_of_the_namespaces_is_refused_and_not_read`, the unit tests of `roles` |
 //! | status updates, best practices: patches, verification | 1, 6 |
-//! | logging | 10, c, k |
+//! | logging | `each_step_is_logged_once_with_its_source_and_no_invalid_value`, 10, c, k |
 //! | caching | `a_secret_is_read_once_for_each_version` |
-//! | retry | `propagation::a_conflict_is_…`, `propagation::a_conflict_of_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, 11 |
+//! | retry | `propagation::a_conflict_is_…`, `propagation::a_conflict_of_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, `failures_are_retried_after_1_second_to_5_minutes`, 11 |
 //! | metrics | `everything_is_counted` |
 //! | validation, health checks | 2, l, the unit tests of `Address`; `health` |
 //!
@@ -31,9 +31,9 @@
 //! | 9 deletion clears ours | `propagation::a_deletion_takes_…`, `writes::an_endpoint_is_cleared_by_null`, `writes::what_is_cleared_is_decided_by_the_server_and_not_from_memory` |
 //! | 10 source and host are logged, nothing else | `secrecy` |
 //! | 11 intervals, watches | `it_is_looked_again_after_30_or_5_or_10_seconds`, `watched`: a change of each kind |
-//! | 12 `CAPTCluster` has none | `a_cluster_has_no_endpoint_of_its_own` |
+//! | 12 `CAPTCluster` has none | `no_shipped_definition_but_that_of_the_control_plane_declares_an_endpoint`, `the_shipped_definition_takes_an_endpoint_only_in_its_spec` |
 //! | 13 host and port may be absent | `writes::an_endpoint_that_is_there_in_part_is_none` |
-//! | a which cluster | `the_cluster_is_the_owner_then_the_label_then_the_name` |
+//! | a which cluster | `claims`, the unit tests of `claims` |
 //! | b empty output | `propagation::a_secret_stands_in_…` |
 //! | c, d no text, null | `an_output_that_is_no_text_is_absent_and_warned_of_once` |
 //! | e kept, g repaired | `propagation::what_was_known_is_kept_…` |
@@ -45,29 +45,26 @@
 //! | l invalid outputs are not hidden | `propagation::what_is_no_endpoint_…` |
 
 use crate::{
-    between::Between,
+    between::{Between, Twist},
     heard::Heard,
     world::{World, until},
 };
 use anyhow::{Context, Result};
-use http::Method;
+use http::{Method, StatusCode};
 use kube::core::DynamicObject;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
 use steersman::{
     client::{Patch, Validation},
     prelude::*,
     testing::{Env, TestServer},
     workqueue::EntryState,
 };
-use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, Phase, WorkspaceTemplateApply, workspace_kind};
+use steersman_controllers::endpoint::{self, Cluster, Phase, WorkspaceTemplateApply, workspace_kind};
+use tokio::time::{Instant, sleep};
 
 impl World {
-    /// `host:port` of a cluster by another name.
-    async fn cluster_named(&self, name: &str) -> Result<Option<String>> {
-        let cluster = self.client.get::<Cluster>(&self.key(name)).await?.context("a cluster")?;
-        Ok(cluster.spec.control_plane_endpoint.as_ref().map(|it| format!("{}:{}", it.host, it.port)))
-    }
-
     async fn message(&self) -> Result<String> {
         let conditions = self.plane().await?.status.unwrap_or_default().conditions;
         Ok(conditions.into_iter().map(|condition| condition.message).collect())
@@ -134,32 +131,6 @@ steersman::env_test! {
         world.stop().await
     }
 
-    async fn the_cluster_is_the_owner_then_the_label_then_the_name(env: Env) -> Result<()> {
-        let world = World::new(&env).await?;
-        let make = async |name: &str| {
-            let cluster = json!({"metadata": {"name": name}, "spec": {}});
-            anyhow::Ok(world.client.create::<Cluster>(&serde_json::from_value(cluster)?).await?)
-        };
-        let (_, owner) = (make("labelled").await?, make("owner").await?);
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        let one = Some("one.example.com:443".to_owned());
-        assert_eq!((world.cluster_named("labelled").await?, world.cluster_named("owner").await?), (None, None));
-        let owners = json!([{
-            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "owner", "uid": owner.metadata.uid,
-        }]);
-        for (metadata, name) in [
-            (json!({"labels": {"cluster.x-k8s.io/cluster-name": "labelled"}}), "labelled"),
-            (json!({"ownerReferences": owners}), "owner"),
-        ] {
-            assert_eq!(world.cluster_named(name).await?, None, "{name}");
-            let patch = Patch::Merge(json!({"metadata": metadata}));
-            world.client.patch::<CAPTControlPlane>(&world.key("plane"), &patch).await?;
-            until(async || Ok(world.cluster_named(name).await? == one)).await.context(name.to_owned())?;
-        }
-        world.stop().await
-    }
-
     async fn nothing_flows_back_from_the_cluster(env: Env) -> Result<()> {
         let world = World::new(&env).await?;
         world.set_cluster(json!({"host": "theirs.example.com", "port": 443})).await?;
@@ -184,6 +155,37 @@ steersman::env_test! {
                 assert_eq!(message.contains(words), reason == "InvalidEndpoint", "{message}");
             }
         }
+        world.stop().await
+    }
+
+    async fn a_secret_outside_of_the_namespaces_is_refused_and_not_read(env: Env) -> Result<()> {
+        let between = Between::seeing();
+        let world = World::between(&env, &between).await?;
+        let elsewhere = env.namespace("elsewhere").await?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "connection.crossplane.io/v1alpha1",
+            "metadata": {"name": "outside", "namespace": elsewhere},
+            "stringData": {"cluster_endpoint": "elsewhere.example.com"},
+        });
+        Client::new(env.client()?)?.create::<DynamicObject>(&serde_json::from_value(secret)?).await?;
+        world.make_workspace(None).await?;
+        let refer = async |namespace: &str, name: &str| {
+            let reference = json!({"namespace": namespace, "name": name});
+            let patch = Patch::Merge(json!({"spec": {"writeConnectionSecretToRef": reference}}));
+            world.client.dynamic(&workspace_kind()).patch(&world.workspace_key(), &patch).await
+        };
+        refer(&elsewhere, "outside").await?;
+        world.until_reason("SecretOutOfScope").await?;
+        let message = world.message().await?;
+        assert!(message.starts_with(&format!("Secret {elsewhere}/outside is not in a namespace")), "{message}");
+        let status = world.plane().await?.status.context("missing status")?;
+        assert_eq!((status.ready, status.phase), (false, Some(Phase::Failed)));
+        assert_eq!(world.endpoints().await?, (None, None));
+
+        world.set_secret("one.example.com").await?;
+        refer(&world.namespace, "connection").await?;
+        world.until_propagated("one.example.com:443").await?;
+        assert_eq!(between.count(&Method::GET, "secrets/outside"), 0);
         world.stop().await
     }
 
@@ -238,31 +240,21 @@ steersman::env_test! {
         world.stop().await
     }
 
-    async fn a_cluster_has_no_endpoint_of_its_own(env: Env) -> Result<()> {
-        // As the provider defines it.
-        let (group, kind) = ("infrastructure.cluster.x-k8s.io", "CAPTCluster");
-        let spec = json!({"type": "object", "required": ["region"], "properties": {"region": {"type": "string"}}});
-        let schema = json!({"type": "object", "properties": {"spec": spec}});
-        env.install([json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("captclusters.{group}")},
-            "spec": {
-                "group": group, "scope": "Namespaced",
-                "names": {"kind": kind, "plural": "captclusters", "singular": "captcluster", "listKind": "CAPTClusterList"},
-                "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
-            },
-        })]).await?;
+    async fn the_shipped_definition_takes_an_endpoint_only_in_its_spec(env: Env) -> Result<()> {
+        World::install(&env).await?;
         let client = Client::new(env.client()?)?.namespace(&env.namespace("endpoint").await?);
-        let mut cluster = json!({"spec": {"controlPlaneEndpoint": {"host": "mine.example.com", "port": 443}}});
-        cluster["spec"]["region"] = "eu-west-1".into();
-        cluster["metadata"] = json!({"name": "plane"});
-        (cluster["apiVersion"], cluster["kind"]) = (format!("{group}/v1beta1").into(), kind.into());
-        let cluster: DynamicObject = serde_json::from_value(cluster)?;
-        let made = client.validation(Validation::Ignore).create(&cluster).await?;
-        assert_eq!(made.data["spec"], json!({"region": "eu-west-1"}), "it is pruned");
-        let refused = client.validation(Validation::Strict).create(&cluster).await.map(drop);
-        let words = refused.expect_err("and refused, if one wants to know").to_string();
-        assert!(words.contains("controlPlaneEndpoint"), "{words}");
+        let endpoint = json!({"host": "mine.example.com", "port": 443});
+        let mut plane = serde_json::to_value(crate::world::plane())?;
+        (plane["apiVersion"], plane["kind"]) = ("controlplane.cluster.x-k8s.io/v1beta1".into(), "CAPTControlPlane".into());
+        plane["spec"]["controlPlaneEndpoint"] = endpoint.clone();
+        plane["spec"]["controlPlaneConfig"] = json!({"region": "eu-west-1", "controlPlaneEndpoint": endpoint});
+        let plane: DynamicObject = serde_json::from_value(plane)?;
+        let refused = client.validation(Validation::Strict).create(&plane).await.map(drop);
+        let error = refused.expect_err("unknown field").to_string();
+        assert!(error.contains("controlPlaneConfig.controlPlaneEndpoint"), "{error}");
+        let created = client.validation(Validation::Ignore).create(&plane).await?;
+        assert_eq!(created.data["spec"]["controlPlaneEndpoint"], endpoint);
+        assert_eq!(created.data["spec"]["controlPlaneConfig"], json!({"region": "eu-west-1"}), "pruned");
         Ok(())
     }
 
@@ -295,6 +287,26 @@ steersman::env_test! {
         assert!(!page.contains("example.com"), "no label has anything of an endpoint in it");
         world.stop().await
     }
+}
+
+#[test]
+fn no_shipped_definition_but_that_of_the_control_plane_declares_an_endpoint() {
+    fn declares(schema: &Value) -> bool {
+        match schema {
+            Value::Object(fields) => {
+                fields.iter().any(|(name, value)| name == "controlPlaneEndpoint" || declares(value))
+            }
+            Value::Array(items) => items.iter().any(declares),
+            _ => false,
+        }
+    }
+    let shipped: Vec<_> = endpoint::definitions().into_iter().chain(endpoint::dependencies()).collect();
+    let declaring = shipped.iter().filter(|definition| declares(definition)).map(|it| &it["spec"]["names"]["kind"]);
+    assert_eq!(declaring.collect::<Vec<_>>(), ["CAPTControlPlane"]);
+    let is_infrastructure = |it: &&Value| it["spec"]["names"]["kind"] == "CAPTCluster";
+    assert_eq!(shipped.iter().find(is_infrastructure), None, "its provider ships it, and it has no endpoint");
+    let roles = serde_json::to_string(&endpoint::roles(&[])).expect("valid JSON");
+    assert!(!roles.contains("captclusters"), "{roles}");
 }
 
 /// What is said on this thread, where everything but the server runs.
@@ -332,5 +344,83 @@ async fn outputs_win_over_a_secret_and_it_is_said_once() -> Result<()> {
         world.until_propagated("two.example.com:443").await?;
     }
     assert_eq!(heard.count(differ), 1);
+    world.stop().await
+}
+
+#[tokio::test]
+async fn each_step_is_logged_once_with_its_source_and_no_invalid_value() -> Result<()> {
+    let (heard, _guard) = Heard::start();
+    let world = World::new(&Env::embedded()?).await?;
+    let plane = format!("namespace=\"{}\" name=\"plane\"", world.namespace);
+    let workspace = world.workspace_key().name().to_owned();
+    world.make_workspace(Some(json!({"cluster_endpoint": "https://one.example.com"}))).await?;
+    world.until_propagated("one.example.com:443").await?;
+    // Reconciles that find the same, and one for a newer version of the workspace.
+    world.set_cluster(Value::Null).await?;
+    world.until_propagated("one.example.com:443").await?;
+    world.set_outputs(json!({"vpc_id": "vpc-1"})).await?;
+    world.set_outputs(json!({"cluster_endpoint": ""})).await?;
+    world.set_secret("two.example.com:6443").await?;
+    world.until_propagated("two.example.com:6443").await?;
+    world.set_secret("https://hunter2@two.example.com").await?;
+    world.until_reason("InvalidEndpoint").await?;
+    world.stop().await?;
+
+    assert_eq!(heard.fields("found workspace"), [format!("{plane} workspace=\"{workspace}\"")]);
+    assert_eq!(
+        heard.fields("found cluster_endpoint"),
+        [
+            format!("{plane} source=\"outputs\" host=\"one.example.com\" port=443"),
+            format!("{plane} source=\"secret\" host=\"two.example.com\" port=6443"),
+        ]
+    );
+    let invalid = heard.fields("found invalid cluster_endpoint");
+    assert!(invalid[0].starts_with(&format!("{plane} source=\"secret\" error=")), "{invalid:?}");
+    assert!(invalid.len() == 1 && !invalid[0].contains("hunter2"), "{invalid:?}");
+    let patched = |kind: &str, endpoint: &str| format!("kind=\"{kind}\" {plane} {endpoint}");
+    let one = "host=\"one.example.com\" port=443";
+    let two = "host=\"two.example.com\" port=6443";
+    assert_eq!(
+        heard.fields("patched endpoint"),
+        [
+            patched("CAPTControlPlane", one),
+            patched("Cluster", one),
+            patched("Cluster", one),
+            patched("CAPTControlPlane", two),
+            patched("Cluster", two),
+        ]
+    );
+    Ok(())
+}
+
+/// With jitter, a delay is up to a tenth longer.
+#[tokio::test(start_paused = true)]
+async fn failures_are_retried_after_1_second_to_5_minutes() -> Result<()> {
+    let env = Env::embedded()?;
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let noted = failures.clone();
+    let between = Between::new(move |asked| {
+        if !asked.is(&Method::PATCH, "clusters/plane") {
+            return Twist::Nothing;
+        }
+        noted.lock().push(Instant::now());
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
+            "message": "injected failure",
+        });
+        Twist::Instead(StatusCode::INTERNAL_SERVER_ERROR, status)
+    });
+    let world = World::between(&env, &between).await?;
+    world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+    sleep(Duration::from_mins(30)).await;
+    let failures = failures.lock().clone();
+    let delays: Vec<_> = failures.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    // The condition that is written after the second failure causes a reconcile at once.
+    let delays: Vec<_> = delays.into_iter().filter(|delay| *delay > 0.5).collect();
+    let expected = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(f64::from);
+    assert!(delays.len() >= expected.len(), "{delays:?}");
+    for (delay, expected) in delays.iter().zip(expected) {
+        assert!((expected..=expected * 1.1 + 0.01).contains(delay), "{expected} in {delays:?}");
+    }
     world.stop().await
 }

@@ -9,9 +9,17 @@ use tracing::{
     subscriber::{DefaultGuard, set_default},
 };
 
-/// Clones hear the same.
+/// Records events. Clones share the record.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Heard(Arc<Mutex<Vec<Line>>>);
+
+/// One event.
+#[derive(Default)]
+struct Line {
+    message: String,
+    /// All other fields, as `name=value`.
+    fields: Vec<String>,
+}
 
 impl Heard {
     /// Until the guard is dropped.
@@ -22,14 +30,20 @@ impl Heard {
 
     /// How often.
     pub(crate) fn count(&self, message: &str) -> usize {
-        self.0.lock().iter().filter(|heard| *heard == message).count()
+        self.fields(message).len()
+    }
+
+    /// Returns the fields of each event with this message.
+    pub(crate) fn fields(&self, message: &str) -> Vec<String> {
+        self.0.lock().iter().filter(|line| line.message == message).map(|line| line.fields.join(" ")).collect()
     }
 }
 
-impl Visit for Heard {
+impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            self.0.lock().push(format!("{value:?}"));
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.fields.push(format!("{name}={value:?}")),
         }
     }
 }
@@ -44,7 +58,9 @@ impl Subscriber for Heard {
     }
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.0.lock().push(line);
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}

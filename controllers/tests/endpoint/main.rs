@@ -3,6 +3,7 @@
 mod alone;
 mod between;
 mod chaos;
+mod claims;
 mod counted;
 mod decisions;
 mod ears;

@@ -177,8 +177,15 @@ fn apply() -> WorkspaceTemplateApply {
     serde_json::from_value(apply).expect("an apply")
 }
 
+/// A Cluster that refers to the control plane.
 fn cluster() -> Cluster {
-    serde_json::from_value(json!({"metadata": {"name": "plane"}, "spec": {}})).expect("a cluster")
+    let cluster = json!({"metadata": {"name": "plane"}, "spec": {"controlPlaneRef": reference("plane")}});
+    serde_json::from_value(cluster).expect("valid Cluster")
+}
+
+/// `spec.controlPlaneRef` to a control plane, in the shape of v1beta1.
+pub(crate) fn reference(name: &str) -> Value {
+    json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "CAPTControlPlane", "name": name})
 }
 
 pub(crate) fn plane() -> CAPTControlPlane {
