@@ -29,6 +29,9 @@ pub enum AdminError {
         "refusing to ask for tokens on {0} without TLS, where others can read them: set `Admin::tls`, or listen on loopback behind what has TLS"
     )]
     Readable(SocketAddr),
+    /// An entry of [`Admin::hosts`](super::Admin::hosts) is neither a DNS name nor an IP address.
+    #[error("invalid host `{0}` in `Admin::hosts`; use a DNS name or an IP address, without scheme and port")]
+    InvalidHost(String),
     /// The manager is stopping.
     #[error(transparent)]
     Manager(#[from] ManagerError),
