@@ -60,6 +60,8 @@ mod controllers;
 mod crd;
 mod cut;
 mod decode;
+#[cfg(test)]
+mod error_texts;
 mod faults;
 mod http;
 mod journal;

@@ -323,9 +323,9 @@ impl fmt::Display for ListenError {
 
 impl Error for ListenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The text has the cause of `Bind`, and of `Tls` the first one.
         match self {
-            Self::Open(_) | Self::Readable(_) => None,
-            Self::Bind(_, error) => Some(error),
+            Self::Open(_) | Self::Readable(_) | Self::Bind(..) => None,
             Self::Tls(error) => error.source(),
         }
     }

@@ -11,12 +11,11 @@ use std::{
 #[non_exhaustive]
 pub enum AdminError {
     /// The address is not to be had.
-    #[error("cannot listen on {address}: {error}: {hint} `Admin::address`")]
+    #[error("cannot listen on {address}: {error}; {hint} `Admin::address`")]
     Bind {
         /// Where it was to listen.
         address: SocketAddr,
-        /// Why not.
-        #[source]
+        /// Error of the operating system.
         error: io::Error,
         /// What to do.
         hint: &'static str,

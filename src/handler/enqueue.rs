@@ -95,9 +95,11 @@ impl<R: Key> Enqueue<R> {
     /// Add what `attempt` yields: for what waits, or may fail. It is called again with growing backoff until it succeeds, beside the events that
     /// follow and in no order with them; a controller's start waits for the first attempts. One that gives no answer within 30 s has failed.
     ///
-    /// When thousands of events wait for their first attempt, further ones are not handled before; a source of your own that calls this outside of an event has to pace
-    /// itself. Of those of one object that fail eight are tried again, the first and the last ones, of those outside of events a thousand, and of all four thousand; the others are given
-    /// up, which is logged and counted.
+    /// While 1,024 attempts of the source wait for their first turn, it handles no further events. A source of your own that calls this outside of an event has to limit
+    /// its rate itself.
+    ///
+    /// Failing attempts are retried within limits: eight for each object (the oldest and the seven newest), 1,024 outside of events, and 4,096 for the whole source.
+    /// An attempt beyond a limit is dropped, logged, and counted in [`WatchStats::given_up`](crate::source::WatchStats::given_up).
     pub fn later<I, Fut, F>(&self, attempt: F)
     where
         I: Requests<R>,

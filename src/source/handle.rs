@@ -142,7 +142,8 @@ pub struct WatchStats {
     pub panics: u64,
     /// Attempts of [`Enqueue::later`](crate::handler::Enqueue::later) that failed.
     pub failures: u64,
-    /// What is not attempted any more, because too much of one object failed.
+    /// Failing attempts of [`Enqueue::later`](crate::handler::Enqueue::later) that were dropped because of a limit: 8 for each object, 1,024 outside of events, 4,096
+    /// for the whole watch.
     pub given_up: u64,
 }
 
@@ -188,8 +189,7 @@ pub enum WatchError {
     Cache {
         /// Of the source.
         source_name: String,
-        /// What it says.
-        #[source]
+        /// Error of the cache.
         error: Arc<CacheError>,
     },
     /// It ended with an error.

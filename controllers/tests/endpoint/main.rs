@@ -6,6 +6,7 @@ mod chaos;
 mod counted;
 mod decisions;
 mod ears;
+mod errors;
 mod health;
 mod heard;
 #[path = "../../../benches/endpoint/many.rs"]
