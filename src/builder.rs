@@ -196,7 +196,7 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         self
     }
 
-    /// How long failing requests wait. By default 5 ms, doubled each time, at most 1000 s, each a tenth longer or shorter.
+    /// Sets how long failing requests wait. Default: 5 ms, doubled each time, at most 1000 s, each longer by a random part of up to a tenth.
     pub fn limiter(mut self, limiter: Limiter<R>) -> Self {
         self.rest.limiter = Some(limiter);
         self

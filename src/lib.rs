@@ -31,8 +31,11 @@ pub mod admin;
 pub mod builder;
 pub mod cache;
 mod caught;
+mod causes;
 pub mod client;
 pub mod controller;
+#[cfg(test)]
+mod error_texts;
 pub mod event;
 mod fence;
 pub mod handler;

@@ -1,6 +1,9 @@
 //! Who is asking: bearer tokens, client certificates, or a name given in-process.
 
-use crate::status::{Details, Failure, Reason, Result, qualified};
+use crate::{
+    kubeconfig::Credentials,
+    status::{Details, Failure, Reason, Result, qualified},
+};
 use http::{header::AUTHORIZATION, request::Parts};
 use std::{fmt, hint::black_box, sync::Arc};
 
@@ -95,6 +98,13 @@ impl Authenticator {
             }
         }
         Ok(Self { tokens: Some(tokens.into()) })
+    }
+
+    /// Creates an authenticator with one random token, which is the admin's, and returns the token as credentials.
+    pub fn with_random_token() -> (Self, Credentials) {
+        let token = format!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>());
+        let known = (Token(token.clone()), Identity::admin());
+        (Self { tokens: Some([known].into()) }, Credentials::Token(token))
     }
 
     /// Callers have to say who they are.
@@ -253,6 +263,18 @@ mod tests {
         assert_eq!(auth.authenticate(&none()).unwrap(), Identity::admin());
         assert_eq!(auth.authenticate(&request(b"Bearer x")).unwrap(), Identity::admin());
         assert!(!auth.is_configured() && read("").is_configured() && !Identity::admin().is_anonymous());
+    }
+
+    #[test]
+    fn a_random_token_is_the_admins_and_another_one_each_time() {
+        let [(auth, Credentials::Token(token)), (_, Credentials::Token(other))] =
+            [(); 2].map(|()| Authenticator::with_random_token())
+        else {
+            panic!("the credentials are a token")
+        };
+        assert!(token.len() == 64 && token != other && auth.is_configured());
+        assert_eq!(auth.authenticate(&request(format!("Bearer {token}").as_bytes())).unwrap(), Identity::admin());
+        assert_eq!(auth.authenticate(&request(format!("Bearer {other}").as_bytes())).unwrap_err().code, 401);
     }
 
     #[test]

@@ -23,6 +23,10 @@
 //! With one, plain or over TLS, for kubectl and every other client: [`ApiServer::listen`]. As a program: `cargo run -p
 //! steersman-apiserver`.
 //!
+//! While every caller is an administrator, sockets answer 403 to requests that a web page of another site can cause: with
+//! a host that is neither loopback nor in [`Options::hosts`] (except for `/healthz`, `/livez` and `/readyz`), from another
+//! `Origin` or site, or with a browser's body that has no content type.
+//!
 //! # What is the same as in the real server, and what is not
 //! Revisions, watches, pages, conflicts, no-op writes, generations, finalizers, graceful deletion, status and scale, definitions with
 //! their schemas, garbage collection, namespaces, discovery, tables, the defaults and checks of Kubernetes' own kinds: each case of
@@ -47,6 +51,7 @@
 mod activity;
 mod admission;
 mod auth;
+mod browser;
 mod builtin;
 mod catalog;
 mod client_certificate;
@@ -55,6 +60,8 @@ mod controllers;
 mod crd;
 mod cut;
 mod decode;
+#[cfg(test)]
+mod error_texts;
 mod faults;
 mod http;
 mod journal;

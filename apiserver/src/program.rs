@@ -16,7 +16,7 @@ use std::{
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Flags {
-    /// Where to listen; port 0 takes a free one. Anything but loopback needs --token-auth-file.
+    /// Where to listen; port 0 takes a free one. Anything but loopback needs --token-auth-file and --tls.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
@@ -27,6 +27,11 @@ pub struct Flags {
     /// Who may call, as lines of `token,user,uid,"group1,group2"`. Without it every caller is admin.
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
+
+    /// DNS names and IP addresses, without port, by which clients may call the server besides loopback, separated by commas.
+    /// Default: none. With --token-auth-file every host is accepted.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "token_auth_file")]
+    host: Vec<String>,
 
     /// Where to write the kubeconfig. Without it: `kubeconfig` in the data directory, or else a file in the system's
     /// directory for temporary ones, which is removed at the end.
@@ -63,6 +68,7 @@ impl Flags {
 async fn start(flags: &Flags, authenticator: Authenticator) -> Result<Running> {
     let server = ApiServer::new(crate::Options {
         authenticator,
+        hosts: flags.host.clone(),
         data_dir: flags.data_dir.clone(),
         fsync: flags.fsync,
         ..crate::Options::default()

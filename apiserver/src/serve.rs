@@ -194,7 +194,7 @@ pub struct Running {
 
 impl Running {
     /// Serves on `listen`, over TLS if there is an authority. The authenticator is the one that `service` asks: without
-    /// tokens in it every caller is admin, and then only loopback is listened on.
+    /// tokens in it every caller is admin, and then only loopback is listened on. With tokens, other addresses need TLS.
     pub(crate) async fn start<S, B>(
         listen: SocketAddr,
         authority: Option<&Authority>,
@@ -207,6 +207,9 @@ impl Running {
     {
         if !listen.ip().is_loopback() && !authenticator.is_configured() {
             return Err(ListenError::Open(listen));
+        }
+        if !listen.ip().is_loopback() && authority.is_none() {
+            return Err(ListenError::Readable(listen));
         }
         let tls = authority.map(|authority| authority.server(listen.ip())).transpose().map_err(ListenError::Tls)?;
         let admin = match authority {
@@ -289,6 +292,8 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
 pub enum ListenError {
     /// Everybody would be admin.
     Open(SocketAddr),
+    /// Tokens would be sent in the clear.
+    Readable(SocketAddr),
     /// The address is not to be had.
     Bind(SocketAddr, io::Error),
     /// The certificates could not be made.
@@ -301,7 +306,12 @@ impl fmt::Display for ListenError {
             Self::Open(addr) => write!(
                 f,
                 "refusing to listen on {addr}: without tokens every caller is admin. \
-                 Configure tokens (--token-auth-file), or listen on loopback (127.0.0.1 or [::1])"
+                 Configure tokens (--token-auth-file) and TLS (--tls), or listen on loopback (127.0.0.1 or [::1])"
+            ),
+            Self::Readable(addr) => write!(
+                f,
+                "cannot accept tokens on {addr} without TLS: others could read them; \
+                 serve TLS (--tls), or listen on loopback (127.0.0.1 or [::1])"
             ),
             Self::Bind(addr, error) => {
                 write!(f, "cannot listen on {addr}: {error}: choose another address or port, 0 takes one that is free")
@@ -313,9 +323,9 @@ impl fmt::Display for ListenError {
 
 impl Error for ListenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The text has the cause of `Bind`, and of `Tls` the first one.
         match self {
-            Self::Open(_) => None,
-            Self::Bind(_, error) => Some(error),
+            Self::Open(_) | Self::Readable(_) | Self::Bind(..) => None,
             Self::Tls(error) => error.source(),
         }
     }

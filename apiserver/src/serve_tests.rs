@@ -160,13 +160,16 @@ async fn a_head_that_is_too_long_is_refused() {
 }
 
 #[tokio::test]
-async fn without_tokens_only_loopback_is_listened_on() {
+async fn other_addresses_than_loopback_need_tokens_and_tls() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let refused = Running::start(everywhere, None, &Authenticator::default(), Example::default()).await.unwrap_err();
     assert!(refused.to_string().contains("--token-auth-file") && matches!(refused, ListenError::Open(_)), "{refused}");
     let tokens = Authenticator::from_token_file("t,alice,u").unwrap();
-    let running = Running::start(everywhere, None, &tokens, Example::default()).await.unwrap();
-    assert!(running.url().starts_with("http://127.0.0.1:"), "{}", running.url());
+    let refused = Running::start(everywhere, None, &tokens, Example::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("--tls") && matches!(refused, ListenError::Readable(_)), "{refused}");
+    let authority = Authority::generate().unwrap();
+    let running = Running::start(everywhere, Some(&authority), &tokens, Example::default()).await.unwrap();
+    assert!(running.url().starts_with("https://127.0.0.1:"), "{}", running.url());
 }
 
 #[tokio::test]

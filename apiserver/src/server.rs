@@ -4,6 +4,7 @@ use crate::{
     activity::Activity,
     admission::Admission,
     auth::{Authenticator, Identity},
+    browser,
     catalog::{Catalog, NAMESPACES},
     clock::Clock,
     controllers::{self, Controllers},
@@ -33,6 +34,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
+use steersman_browser_guard::{BrowserGuard, InvalidHost};
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
@@ -52,6 +54,9 @@ pub struct Options {
     pub journal: Journal,
     /// Who may ask. Default: everyone is an administrator.
     pub authenticator: Authenticator,
+    /// DNS names and IP addresses, without port, by which clients on sockets may call the server, besides loopback. They
+    /// matter only while callers need no token. Default: none.
+    pub hosts: Vec<String>,
     /// Where to keep everything across restarts. Default: nowhere.
     pub data_dir: Option<PathBuf>,
     /// Wait for the disk before a write is acknowledged, so that it survives a power loss too. Default: false.
@@ -68,6 +73,7 @@ impl Default for Options {
             admission: Admission::default(),
             journal: Journal::default(),
             authenticator: Authenticator::default(),
+            hosts: Vec::new(),
             data_dir: None,
             fsync: false,
         }
@@ -84,6 +90,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) admission: Admission,
     pub(crate) authenticator: Authenticator,
+    /// Checks requests on sockets. `None` if callers need a token.
+    guard: Option<BrowserGuard>,
     pub(crate) faults: Faults,
     pub(crate) journal: Journal,
     pub(crate) activity: Arc<Activity>,
@@ -184,6 +192,7 @@ impl ApiServer {
     /// # Panics
     /// If called outside of a tokio runtime.
     pub fn new(options: Options) -> Result<Self, StartError> {
+        let guard = browser::guard(&options.authenticator, &options.hosts)?;
         let store = Store::new(options.history, controllers::is_notable);
         let mut note = None;
         if let Some(dir) = &options.data_dir {
@@ -198,6 +207,7 @@ impl ApiServer {
             clock: Clock::new(options.started),
             admission: options.admission,
             authenticator: options.authenticator,
+            guard,
             faults: Faults::default(),
             journal: options.journal,
             activity: Arc::default(),
@@ -221,12 +231,12 @@ impl ApiServer {
 
     /// The door without a socket: hand it to `kube::Client::new`.
     pub fn service(&self) -> Service {
-        Service { server: self.clone(), identity: None }
+        Service { server: self.clone(), identity: None, on_socket: false }
     }
 
     /// The same for somebody: what they do is done in their name.
     pub fn service_as(&self, identity: Identity) -> Service {
-        Service { server: self.clone(), identity: Some(identity) }
+        Service { identity: Some(identity), ..self.service() }
     }
 
     /// What was found wrong in the data directory and mended, for people to read: usually a last write that was never acknowledged.
@@ -270,6 +280,7 @@ impl ApiServer {
             clock: self.core.clock.clone(),
             admission: self.core.admission.clone(),
             authenticator: self.core.authenticator.clone(),
+            guard: self.core.guard.clone(),
             faults: Faults::default(),
             journal: self.core.journal.emptied(),
             activity: Arc::default(),
@@ -290,10 +301,13 @@ impl ApiServer {
         assert!(!self.controllers.have_ended(), "{CONTROLLERS_ENDED}");
     }
 
-    /// Open a door with a socket: plain HTTP, or TLS by an authority. Without tokens in [`Options::authenticator`] every caller is an
-    /// administrator, and then only loopback is listened on.
+    /// Serves on a socket: plain HTTP, or TLS by an authority.
+    ///
+    /// Without tokens in [`Options::authenticator`] every caller is an administrator, and the address has to be loopback. With
+    /// tokens, another address than loopback needs an authority: tokens are not sent in the clear.
     pub async fn listen(&self, address: SocketAddr, authority: Option<&Authority>) -> Result<Running, ListenError> {
-        Running::start(address, authority, &self.core.authenticator, self.service()).await
+        let service = Service { on_socket: true, ..self.service() };
+        Running::start(address, authority, &self.core.authenticator, service).await
     }
 
     /// Install a definition, or replace the one of that name, and wait until its resource is served. With kube-derive:
@@ -319,6 +333,8 @@ impl fmt::Debug for ApiServer {
 pub enum StartError {
     /// The data directory cannot be used; the text says why and what to do.
     Data(Box<dyn StdError + Send + Sync>),
+    /// An entry of [`Options::hosts`] is neither a DNS name nor an IP address.
+    Host(String),
 }
 
 impl From<persist::Error> for StartError {
@@ -329,8 +345,10 @@ impl From<persist::Error> for StartError {
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Data(error) = self;
-        write!(f, "{error}")
+        match self {
+            Self::Data(error) => write!(f, "{error}"),
+            Self::Host(host) => write!(f, "{}", InvalidHost(host.clone())),
+        }
     }
 }
 
@@ -341,6 +359,8 @@ impl StdError for StartError {}
 pub struct Service {
     server: ApiServer,
     identity: Option<Identity>,
+    /// Requests come from a socket, and may come from a web page.
+    on_socket: bool,
 }
 
 impl<B> tower_service::Service<Request<B>> for Service
@@ -364,8 +384,13 @@ where
         if let Some(identity) = &self.identity {
             parts.extensions.insert(identity.clone());
         }
+        let guard = server.core.guard.as_ref().filter(|_| self.on_socket);
+        let checked = guard.map_or(Ok(()), |guard| guard.check(&parts, !body.is_end_stream()));
         Box::pin(async move {
-            let body = read_body(body).await;
+            let body = match checked {
+                Ok(()) => read_body(body).await,
+                Err(rejection) => Err(browser::forbidden(&rejection)),
+            };
             let response = server.core.handle(parts, body).await;
             drop(busy);
             // The server has ended meanwhile, and its store is empty: that is no answer.

@@ -172,7 +172,7 @@ pub struct TlsError(BoxError);
 
 impl TlsError {
     /// Not by `From`: what makes the certificates is nobody's business, and may be something else one day.
-    fn new(error: impl Into<BoxError>) -> Self {
+    pub(crate) fn new(error: impl Into<BoxError>) -> Self {
         Self(error.into())
     }
 }

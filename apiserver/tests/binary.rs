@@ -109,6 +109,16 @@ async fn tokens_come_from_a_file() {
 }
 
 #[tokio::test]
+async fn hosts_besides_loopback_are_accepted_when_they_are_named() {
+    let scratch = Scratch::new();
+    let process = Process::start(&scratch, &["--host", "a.example,b.example"]);
+    for (host, code) in [("localhost", 200), ("b.example:80", 200), ("c.example", 403)] {
+        let mut connection = Connection::open(process.address()).await;
+        connection.send("GET", CONFIG_MAPS, &[("host", host)], "").await.expect("an answer").expect(code);
+    }
+}
+
+#[tokio::test]
 async fn a_kubeconfig_stays_where_it_was_asked_for_and_data_comes_back() {
     let scratch = Scratch::new();
     let (data, asked) = (scratch.path("data"), scratch.path("asked"));
@@ -136,12 +146,19 @@ fn what_cannot_be_done_is_told_in_a_sentence() {
     let broken = scratch.write("broken.yaml", "{kind: CustomResourceDefinition, metadata: {name: x}}");
     let no_yaml = scratch.write("no.yaml", "{[");
     let tokens = scratch.write("tokens", "only-one-column\n");
+    let known = scratch.write("known", "s3cret,alice,u1\n");
     let file = scratch.write("file", "");
     let path = |path: &Path| path.to_str().expect("a path").to_owned();
     for (flags, told) in [
         (vec!["--nope".to_owned()], "unexpected argument '--nope'"),
         (vec!["--listen".into(), "nowhere".into()], "invalid value 'nowhere'"),
         (vec!["--listen".into(), "0.0.0.0:0".into()], "refusing to listen on 0.0.0.0:0"),
+        (
+            vec!["--listen".into(), "0.0.0.0:0".into(), "--token-auth-file".into(), path(&known)],
+            "cannot accept tokens on 0.0.0.0:0 without TLS",
+        ),
+        (vec!["--host".into(), "http://dev.example.com".into()], "invalid host `http://dev.example.com`"),
+        (vec!["--host".into(), "a".into(), "--token-auth-file".into(), path(&known)], "cannot be used with"),
         (vec!["--fsync".into()], "--data-dir"),
         (vec!["--crd".into(), "no-such-file".into()], "cannot install no-such-file"),
         (vec!["--crd".into(), path(&broken)], "broken.yaml"),
@@ -159,5 +176,5 @@ fn what_cannot_be_done_is_told_in_a_sentence() {
         assert!(ended.stdout.is_empty(), "{flags:?}");
     }
     let left: Vec<_> = fs::read_dir(scratch.path("")).expect("a directory").collect();
-    assert_eq!(left.len(), 4, "nothing is left behind: {left:?}");
+    assert_eq!(left.len(), 5, "nothing is left behind: {left:?}");
 }

@@ -158,12 +158,17 @@ async fn certificates_say_who_asks_and_go_before_tokens() {
 }
 
 #[tokio::test]
-async fn without_tokens_only_loopback_is_listened_on() {
+async fn other_addresses_than_loopback_need_tokens_and_tls() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let refused = start(None).listen(everywhere, None).await.expect_err("everybody would be admin");
     assert!(matches!(refused, ListenError::Open(_)) && refused.to_string().contains("127.0.0.1"), "{refused}");
-    let running = start(Some("good,alice,u1\n")).listen(everywhere, None).await.expect("there are tokens");
-    assert_eq!(Connection::open(running.addr()).await.get("/healthz").await.expect("an answer").text, "ok");
+    let server = start(Some("good,alice,u1\n"));
+    let refused = server.listen(everywhere, None).await.expect_err("others could read the tokens");
+    assert!(matches!(refused, ListenError::Readable(_)) && refused.to_string().contains("--tls"), "{refused}");
+    let authority = Authority::generate().expect("an authority");
+    let running = server.listen(everywhere, Some(&authority)).await.expect("there are tokens and TLS");
+    let api = maps(client(&running.kubeconfig_for(Credentials::Token("good".into()))).await);
+    create(&api, "a").await.expect("alice is known");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod binary;
+mod browsers;
 mod cases;
 mod doors;
 mod fuzz;

@@ -47,7 +47,10 @@ impl Connection {
         headers: &[(&str, &str)],
         body: Body,
     ) -> hyper::Result<Reply> {
-        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let mut request = Request::builder().method(method).uri(path);
+        if headers.iter().all(|(name, _)| *name != "host") {
+            request = request.header("host", "localhost");
+        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

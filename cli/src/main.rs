@@ -6,12 +6,14 @@
 //! | `run` | the controllers on a cluster |
 //! | `doctor` | whether they could run there |
 //! | `manifests` | what to install before |
+//! | `admin` | flags of the admin server |
 //! | `connect` | how a cluster is found and reached |
 //! | `permissions` | what they are allowed to do there |
 //! | `first_party` | which controllers there are |
 //! | `sync`, `terminal` | how far the cache is, told while it fills |
 //! | `say`, `ending` | what is said on stdout, and exit codes |
 
+mod admin;
 mod connect;
 mod demo;
 mod doctor;

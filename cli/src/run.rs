@@ -1,17 +1,16 @@
 //! `steersman run`: the controllers on a cluster.
 
 use crate::{
+    admin::AdminFlags,
     connect::{Connect, address, explained, impatient, reach},
     ending::Ending,
     first_party::{Choice, FirstParty, Settings},
     permissions, sync,
     terminal::Terminal,
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use kube::Config;
-use std::net::SocketAddr;
 use steersman::{
-    admin::{Admin, AdminError},
     cache::Namespaces,
     controller,
     logging::{self, Format},
@@ -31,9 +30,8 @@ pub(crate) struct Flags {
     #[command(flatten)]
     scope: Scope,
 
-    /// Where to serve metrics, health and debug pages; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    admin: SocketAddr,
+    #[command(flatten)]
+    admin: AdminFlags,
 
     /// How many objects each controller works on at once.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
@@ -124,22 +122,13 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
     for it in &chosen {
         (it.add_to)(&manager, &flags.settings).with_context(|| format!("controller {}", it.name))?;
     }
-    let admin = serve_admin(&manager, flags.admin)?;
+    let admin = flags.admin.serve(&manager)?;
     sync::tell(&manager, &terminal)?;
     let controllers = chosen.iter().map(|it| it.name).collect::<Vec<_>>().join(",");
     tracing::info!(controllers, %admin, "starting");
     manager.run_until(async { drop(stopped.await) }).await?;
     tracing::info!("stopped");
     Ok(())
-}
-
-/// Where it listens.
-pub(crate) fn serve_admin(manager: &Manager, address: SocketAddr) -> Result<SocketAddr> {
-    match manager.serve_admin(Admin { address, ..Admin::default() }) {
-        Ok(admin) => Ok(admin.address()),
-        Err(AdminError::Bind { address, error, hint }) => bail!("cannot listen on {address}: {error}: {hint} --admin"),
-        Err(error) => Err(error.into()),
-    }
 }
 
 impl Flags {

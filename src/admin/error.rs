@@ -11,12 +11,11 @@ use std::{
 #[non_exhaustive]
 pub enum AdminError {
     /// The address is not to be had.
-    #[error("cannot listen on {address}: {error}: {hint} `Admin::address`")]
+    #[error("cannot listen on {address}: {error}; {hint} `Admin::address`")]
     Bind {
         /// Where it was to listen.
         address: SocketAddr,
-        /// Why not.
-        #[source]
+        /// Error of the operating system.
         error: io::Error,
         /// What to do.
         hint: &'static str,
@@ -29,6 +28,9 @@ pub enum AdminError {
         "refusing to ask for tokens on {0} without TLS, where others can read them: set `Admin::tls`, or listen on loopback behind what has TLS"
     )]
     Readable(SocketAddr),
+    /// An entry of [`Admin::hosts`](super::Admin::hosts) is neither a DNS name nor an IP address.
+    #[error("invalid host `{0}` in `Admin::hosts`; use a DNS name or an IP address, without scheme and port")]
+    InvalidHost(String),
     /// The manager is stopping.
     #[error(transparent)]
     Manager(#[from] ManagerError),

@@ -17,6 +17,12 @@
 //! It listens on loopback unless it is told otherwise. What others than this machine can reach should be behind [`TlsFiles`] and [`Access::Reviewed`]; without
 //! the latter, debug pages are then not shown, and health pages never say why.
 //!
+//! With [`Access::Open`], requests that a web page of another site can cause are answered with 403:
+//!
+//! - requests to a host that is neither loopback nor in [`Admin::hosts`], except for health pages: the kubelet sends the pod's address;
+//! - requests with the `Origin` of another server, or with `Sec-Fetch-Site: cross-site`;
+//! - requests of a browser with a body and without a content type.
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> anyhow::Result<()> {
@@ -49,6 +55,7 @@ use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr, TcpListener},
 };
+use steersman_browser_guard::BrowserGuard;
 use tokio::select;
 
 /// How the server serves. The defaults are for this machine only.
@@ -60,6 +67,9 @@ pub struct Admin {
     pub tls: Option<TlsFiles>,
     /// Who may ask. Everybody who can reach it by default.
     pub access: Access,
+    /// DNS names and IP addresses, without port, by which clients may call the server, besides loopback and the IP address in `address`. They matter only with
+    /// [`Access::Open`]. Default: none.
+    pub hosts: Vec<String>,
     /// Whether health pages, too, are only for those who may ask. Not by default: the kubelet has no name there.
     pub review_health: bool,
     /// Whether debug pages are shown. By default if only this machine can ask, or access is reviewed.
@@ -76,6 +86,7 @@ impl Default for Admin {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             tls: None,
             access: Access::default(),
+            hosts: Vec::new(),
             review_health: false,
             debug: None,
             max_connections: 100,
@@ -87,6 +98,15 @@ impl Default for Admin {
 impl Admin {
     fn is_local(&self) -> bool {
         self.address.ip().is_loopback()
+    }
+
+    /// Returns `None` if callers need a token, which browsers do not send by themselves.
+    fn browser_guard(&self) -> Result<Option<BrowserGuard>, AdminError> {
+        let ip = self.address.ip();
+        let own = (!ip.is_unspecified()).then(|| ip.to_string());
+        let guard = BrowserGuard::new(self.hosts.iter().cloned().chain(own));
+        let guard = guard.map_err(|error| AdminError::InvalidHost(error.0))?;
+        Ok((self.access == Access::Open).then_some(guard))
     }
 
     fn shows_debug(&self) -> bool {
@@ -128,6 +148,7 @@ impl ManagerHandle {
         if admin.access == Access::Reviewed && admin.tls.is_none() && !admin.is_local() {
             return Err(AdminError::Readable(admin.address));
         }
+        let guard = admin.browser_guard()?;
         let certificates = admin.tls.clone().map(Certificates::read).transpose()?;
         let tls = certificates.as_ref().map(Certificates::config).transpose()?;
         let bind = |error| AdminError::bind(admin.address, error);
@@ -137,7 +158,7 @@ impl ManagerHandle {
 
         let gate = (admin.access == Access::Reviewed).then(|| Gate::new(&self.client(), admin.review_health));
         let pages = Pages { manager: self.clone(), debug: admin.shows_debug(), tells_why: admin.tells_why() };
-        let door = Door { tls, gate, router: pages.router(admin.routes), most: admin.max_connections.max(1) };
+        let door = Door { tls, guard, gate, router: pages.router(admin.routes), most: admin.max_connections.max(1) };
         let fresh = certificates.clone();
         let named = format!("admin server on {address}");
         self.add_with_parts(Stage::Server, &named, Vec::new, async move |cx: RunContext| {
@@ -159,5 +180,21 @@ impl ManagerHandle {
             self.watch_certificates(certificates);
         }
         Ok(AdminServer { address })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_the_server_is_an_accepted_host_unless_it_is_unspecified() {
+        let accepts = |address: &str, host: &str| {
+            let admin = Admin { address: address.parse().unwrap(), ..Admin::default() };
+            let request = http::Request::get("/metrics").header("host", host).body(()).unwrap();
+            admin.browser_guard().unwrap().unwrap().check(&request.into_parts().0, false).is_ok()
+        };
+        assert!(accepts("10.1.2.3:8080", "10.1.2.3:8080") && accepts("[fd00::1]:80", "[fd00::1]"));
+        assert!(!accepts("10.1.2.3:8080", "10.1.2.4:8080") && !accepts("0.0.0.0:8080", "0.0.0.0:8080"));
     }
 }

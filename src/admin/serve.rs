@@ -6,10 +6,15 @@
 use super::access::{Gate, is_health};
 use axum::{Router, body::Body, response::IntoResponse};
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    body::{Body as _, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use steersman_browser_guard::{BrowserGuard, Rejection};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -39,6 +44,8 @@ const MAX_HEAD: usize = 32 << 10;
 
 pub(super) struct Door {
     pub(super) tls: Option<Arc<ServerConfig>>,
+    /// Rejects requests of web pages. `None` if callers need a token.
+    pub(super) guard: Option<BrowserGuard>,
     pub(super) gate: Option<Gate>,
     pub(super) router: Router,
     pub(super) most: usize,
@@ -146,6 +153,11 @@ impl Door {
         if place == Place::Reserved && !is_health(parts.uri.path()) {
             return crowded();
         }
+        if let Some(guard) = &self.guard
+            && let Err(rejection) = guard.check(&parts, !body.is_end_stream())
+        {
+            return forbidden(&rejection);
+        }
         if let Some(gate) = &self.gate
             && let Some(refused) = gate.refuse(&parts).await
         {
@@ -161,6 +173,16 @@ impl Place {
     fn most(self, time: Duration) -> Duration {
         if self == Self::Reserved { time.min(BRIEF) } else { time }
     }
+}
+
+fn forbidden(rejection: &Rejection) -> Response<Body> {
+    let fix = match rejection {
+        Rejection::Host(_) | Rejection::NoHost => {
+            "use localhost, add the host to `Admin::hosts` (--admin-host), or require tokens with `Admin::access` (--admin-access)"
+        }
+        _ => "use a program other than a browser, or require tokens with `Admin::access` (--admin-access)",
+    };
+    (StatusCode::FORBIDDEN, format!("{rejection}; {fix}\n")).into_response()
 }
 
 fn crowded() -> Response<Body> {

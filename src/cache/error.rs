@@ -1,7 +1,10 @@
 //! What can go wrong when a kind is declared or read. Each text says what to do next.
 
 use super::Representation;
-use crate::object::{DecodeError, ObjectKey, SelectorError};
+use crate::{
+    causes::Causes,
+    object::{DecodeError, ObjectKey, SelectorError},
+};
 use std::time::Duration;
 
 /// A kind cannot be declared, or not be read.
@@ -173,11 +176,12 @@ pub enum CacheError {
         /// The kind.
         kind: String,
     },
-    /// No client can be made from the configuration.
+    /// The client could not be created.
     #[error(
-        "no client can be made as configured: {0}: look at the address, the certificates and the credentials in it"
+        "cannot create a client from the configuration: {}; check server address, certificates and credentials",
+        Causes(.0)
     )]
-    Connection(#[source] kube_client::Error),
+    Connection(kube_client::Error),
     /// The object exists, and its current version does not decode. A typed informer keeps no older
     /// version for `get`.
     #[error(

@@ -1,7 +1,8 @@
 //! One informer's task: finds where its kind is, keeps the loops running, and ends when nobody uses it any more.
 //!
-//! What holds: an informer is absent, and what it had is gone, only if a list was refused because there is no such kind *and* discovery says the same. While it is
-//! absent none of its loops runs; nor while it was told to keep some namespaces of a kind that has none.
+//! Invariant: discovery alone decides that a kind is missing. It runs before the first list of a kind that is known by name only, after a list that fails with 404, and
+//! after a loop has ended. If it does not find the kind, the informer is absent and its objects are dropped. No loop runs while the informer is absent, nor while it is
+//! declared for some namespaces of a cluster-scoped kind.
 
 use super::{
     CacheError, Informer,

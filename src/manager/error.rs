@@ -16,7 +16,7 @@ pub enum ManagerError {
     Stopping(String),
     /// Its parameters.
     #[error("leader election: {0}")]
-    Election(#[from] ElectionError),
+    Election(ElectionError),
     /// Another process leads, or may: end this one, and let it be started anew.
     #[error(transparent)]
     Lost(#[from] Lost),
@@ -54,4 +54,11 @@ pub enum ManagerError {
     /// Several of these, in the order in which they became known.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; then "))]
     Several(Vec<ManagerError>),
+}
+
+/// The text has that of the election's error, so that `source()` does not return it as `#[from]` would.
+impl From<ElectionError> for ManagerError {
+    fn from(error: ElectionError) -> Self {
+        Self::Election(error)
+    }
 }

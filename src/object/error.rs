@@ -18,7 +18,6 @@ pub enum DecodeError {
         /// The object.
         key: ObjectKey,
         /// What does not fit, and where.
-        #[source]
         error: serde_json::Error,
     },
     /// Only metadata is in memory.
@@ -68,11 +67,7 @@ impl Undecodable {
     }
 }
 
-impl std::error::Error for Undecodable {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+impl std::error::Error for Undecodable {}
 
 impl fmt::Display for Undecodable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -192,8 +192,7 @@ pub enum WatchError {
     Cache {
         /// Of the source.
         source_name: String,
-        /// What it says.
-        #[source]
+        /// Error of the cache.
         error: Arc<CacheError>,
     },
     /// It ended with an error.

@@ -68,7 +68,8 @@ impl<K> fmt::Debug for Watch<K> {
 
 /// Objects of one kind, from the cache of the controller that is given this source: the usual one.
 ///
-/// What is there is told first, as creations; a controller begins to work when all of it went through the handler. A kind that does not exist is waited for.
+/// The source first delivers the existing objects as create events, and the workers start after the handler has processed them. If the kind is missing or forbidden, the
+/// controller fails to start after the sync timeout, unless the watch is [`optional`](Select::optional).
 pub struct Kind<K, R> {
     select: Select<K>,
     route: Route<K, R>,

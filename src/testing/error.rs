@@ -1,6 +1,7 @@
 //! What can go wrong with a test server. The text says what to do next; errors are cheap to clone, since one failed start is
 //! told to every test that waits for it.
 
+use crate::causes::Causes;
 use std::{fmt::Write as _, io, path::PathBuf, sync::Arc};
 
 /// Why a test server did not do what was asked.
@@ -46,20 +47,18 @@ pub enum Error {
     Io {
         /// What was tried.
         doing: String,
-        /// What it said.
-        #[source]
+        /// Error of the operating system.
         error: Arc<io::Error>,
     },
     /// Certificates could not be made.
     #[error("{0}")]
     Certificates(String),
     /// The server refused a request, or was not to be reached.
-    #[error("cannot {doing}: {error}")]
+    #[error("cannot {doing}: {}", Causes(&**error))]
     Request {
         /// What was tried.
         doing: String,
-        /// What it said.
-        #[source]
+        /// Error of the client.
         error: Arc<kube_client::Error>,
     },
     /// No existing cluster is to be found.
@@ -95,12 +94,12 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         |error| Self::Io { doing, error: error.into() }
     }
 
-    pub(super) fn request(doing: impl Into<String>) -> impl FnOnce(kube_client::Error) -> Self {
+    pub(crate) fn request(doing: impl Into<String>) -> impl FnOnce(kube_client::Error) -> Self {
         let doing = doing.into();
         |error| Self::Request { doing, error: error.into() }
     }

@@ -6,6 +6,7 @@ mod log;
 mod rig;
 mod support;
 
+mod by_object;
 mod channel;
 mod clusters;
 mod context;

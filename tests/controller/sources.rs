@@ -1,6 +1,9 @@
 //! Kinds and informers as sources.
 
-use super::support::{Running, Told, delete, embedded, make, paint, ready, running, until};
+use super::{
+    rig::{Rig, builder},
+    support::{Running, Told, delete, embedded, make, paint, ready, running, until},
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_core::GroupVersionKind;
 use serde_json::json;
@@ -8,6 +11,7 @@ use std::time::Duration;
 use steersman::{
     cache::{CacheError, CacheOptions, InformerState},
     event::Event,
+    handler::Enqueue,
     predicate::{GenerationChanged, LabelsChanged, Predicate},
     prelude::*,
     source::{Kind, WatchError, WatchState},
@@ -326,5 +330,42 @@ async fn an_informer_that_somebody_holds_is_a_source_that_nobody_waits_for() {
     assert_eq!(cache.informers().len(), 1, "the watch holds it");
     watch.stop().await;
     until(|| cache.informers().is_empty()).await;
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_starts_before_the_informer_of_a_source_is_synced() {
+    let (server, cache) = embedded();
+    make(&server.client().expect("a client"), "default", "a", "blue").await;
+    let rule = server.server().faults().add(Fault::on("* configmaps").status(403));
+    let maps = cache.informer_of(Select::<ConfigMap>::new().labels("door")).expect("it is new");
+    until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
+
+    let (told, reconciled) = (Told::default(), Told::default());
+    let direct = source::from_fn("direct", async |queue: Enqueue<String>, _| {
+        queue.add("direct".to_owned());
+        Ok(())
+    });
+    let reconciler = {
+        let reconciled = reconciled.clone();
+        reconcile::from_fn(move |name: String, _| {
+            reconciled.say(name);
+            std::future::ready(Ok(Outcome::done()))
+        })
+    };
+    let builder = builder().watches_source(source::informer(&maps, told.handler())).watches_source(direct);
+    let rig = Rig::run(builder, reconciler);
+    // Longer than the sync timeout.
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!((reconciled.all(), told.len()), (vec!["direct".to_owned()], 0));
+    assert!(!matches!(maps.state(), InformerState::Synced), "{:?}", maps.state());
+
+    rule.remove();
+    until(|| reconciled.len() == 2).await;
+    assert_eq!(
+        (told.all(), reconciled.all()),
+        (vec!["listed a".to_owned()], vec!["direct".to_owned(), "a".to_owned()])
+    );
+    rig.end().await;
     cache.stop().await;
 }

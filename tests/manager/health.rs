@@ -125,7 +125,7 @@ async fn a_check_that_gives_no_answer_has_failed_after_five_seconds_and_the_othe
 /// One that has asked once, and keeps its connection.
 async fn keeps(address: SocketAddr) -> anyhow::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     let mut answer = [0; 64];
     anyhow::ensure!(stream.read(&mut answer).await? > 0 && answer.starts_with(b"HTTP/1.1 200"));
     Ok(stream)

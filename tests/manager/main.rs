@@ -2,6 +2,7 @@
 
 mod admin;
 mod again;
+mod browsers;
 mod candidates;
 mod clusters;
 mod election;

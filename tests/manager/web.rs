@@ -29,12 +29,16 @@ pub(crate) async fn get_as(address: SocketAddr, path: &str, token: Option<&str>)
 }
 
 pub(crate) async fn ask(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
     token: Option<&str>,
 ) -> anyhow::Result<Page> {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}\r\n");
+    send(stream, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}\r\n")).await
+}
+
+/// Sends a request as it stands, and reads until the server closes the connection.
+pub(crate) async fn send(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> anyhow::Result<Page> {
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;

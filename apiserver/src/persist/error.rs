@@ -63,15 +63,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(_, error) => Some(error),
-            Self::Object(_, _, error) => Some(error),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for Error {}
 
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
     |error| Error::Io(path.to_owned(), error)

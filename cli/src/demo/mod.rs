@@ -3,8 +3,8 @@
 mod story;
 
 use crate::{
+    admin,
     first_party::{self, Settings},
-    run::serve_admin,
     say::say,
 };
 use anyhow::{Context, Result};
@@ -15,11 +15,12 @@ use std::{
     time::Duration,
 };
 use steersman::{
+    admin::Admin,
     logging::{self, Format},
     manager::Stage,
     prelude::*,
 };
-use steersman_apiserver::{ApiServer, TemporaryKubeconfig};
+use steersman_apiserver::{ApiServer, Authenticator, Authority, Identity, TemporaryKubeconfig};
 use story::Story;
 use tokio::{select, time::Instant};
 
@@ -57,16 +58,21 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
         "steersman {}: a Kubernetes API server and its controllers, in this process\n",
         env!("CARGO_PKG_VERSION")
     ))?;
-    let server = ApiServer::new(steersman_apiserver::Options::default())?;
+    // The server holds Secrets, and every program and web page on this machine can connect to it. TLS, because kubectl
+    // sends a token only over TLS.
+    let (authenticator, credentials) = Authenticator::with_random_token();
+    let options = steersman_apiserver::Options { authenticator, ..steersman_apiserver::Options::default() };
+    let server = ApiServer::new(options)?;
     let kinds = install(&server).await?;
-    let serving = server.listen(free_port(), None).await?;
+    let serving = server.listen(free_port(), Some(&Authority::generate()?)).await?;
 
-    let manager = Manager::builder(kube::Client::new(server.service(), "default")).grace_period(Some(GRACE)).build()?;
+    let client = kube::Client::new(server.service_as(Identity::admin()), "default");
+    let manager = Manager::builder(client).grace_period(Some(GRACE)).build()?;
     for it in first_party::ALL {
         (it.add_to)(&manager, &Settings::default()).with_context(|| format!("controller {}", it.name))?;
     }
-    let admin = serve_admin(&manager, flags.admin)?;
-    let kubeconfig = TemporaryKubeconfig::write(&serving.kubeconfig())?;
+    let admin = admin::serve(&manager, Admin { address: flags.admin, ..Admin::default() })?;
+    let kubeconfig = TemporaryKubeconfig::write(&serving.kubeconfig_for(credentials))?;
 
     let story = Story::new(manager.handle(), begun)?;
     story.say(&format!("the API server listens on {}, and has {kinds}", serving.url()))?;

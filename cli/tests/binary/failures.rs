@@ -145,7 +145,9 @@ async fn a_cluster_without_the_definitions_is_told_how_to_get_them() -> Result<(
 async fn a_port_that_is_taken_is_named_with_what_to_do() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
-    says(&ended(&["demo", "--admin", &address]).await?, 1, &[&address, "--admin", "another port"]);
+    let demo = ended(&["demo", "--admin", &address]).await?;
+    says(&demo, 1, &[&address, "--admin", "another port"]);
+    assert_eq!(demo.stderr.matches("(os error").count(), 1, "{}", demo.stderr);
     Ok(())
 }
 
@@ -160,6 +162,8 @@ async fn a_command_line_that_is_wrong_shows_what_is_right() -> Result<()> {
         &["run", "--log", "loud"],
         &["run", "--leader-elect-namespace", "x"],
         &["run", "--namespaces", ""],
+        &["run", "--admin-tls-cert", "tls.crt"],
+        &["run", "--admin-access", "nobody"],
         &["doctor", "--namespaces", "a,B"],
     ] {
         assert_eq!(ended(line).await?.code, Some(2), "{line:?}");

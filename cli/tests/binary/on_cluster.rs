@@ -14,6 +14,7 @@ use steersman::{
     prelude::*,
     testing::{Env, TestServer, run_real},
 };
+use steersman_apiserver::Authority;
 use steersman_controllers::endpoint::{
     CAPTControlPlane, Cluster, ENDPOINT_HEALTHY, WorkspaceTemplateApply, workspace_kind,
 };
@@ -93,6 +94,31 @@ steersman::env_test! {
             serde_json::from_str::<Value>(line).with_context(|| line.to_owned())?;
         }
         assert!(holder().await?.is_none_or(|it| it.is_empty()), "somebody else may lead at once");
+        Ok(())
+    }
+
+    async fn the_admin_server_of_run_serves_tls_and_requires_a_token(env: Env) -> Result<()> {
+        install(&env).await?;
+        let (directory, authority) = (tempfile::tempdir()?, Authority::generate()?);
+        let (certificate, key) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
+        let signed = authority.server_certificate()?;
+        std::fs::write(&certificate, signed.certificate_pem)?;
+        std::fs::write(&key, signed.key_pem)?;
+        let kubeconfig = env.kubeconfig().await?;
+        let mut flags = vec!["run", "--kubeconfig", text(&kubeconfig), "--log", "json", "--admin", "127.0.0.1:0"];
+        flags.extend(["--admin-tls-cert", text(&certificate), "--admin-tls-key", text(&key), "--admin-access", "reviewed"]);
+        let mut run = Process::start(command(&flags))?;
+        let serving: Value = serde_json::from_str(&run.logs("serving metrics").await?)?;
+        let address = serving["address"].as_str().context("an address")?;
+
+        let mut config = Config::new(format!("https://{address}").parse()?);
+        config.root_cert = Some(vec![authority.ca_der()]);
+        let admin = kube::Client::try_from(config)?;
+        for (path, code) in [("/healthz", 200), ("/metrics", 401), ("/debug/queues", 401)] {
+            let answer = admin.send(http::Request::get(path).body(kube::client::Body::empty())?).await?;
+            assert_eq!(answer.status(), code, "{path}");
+        }
+        assert_eq!(run.end_by("TERM").await?.code, Some(0));
         Ok(())
     }
 

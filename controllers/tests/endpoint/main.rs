@@ -7,6 +7,7 @@ mod claims;
 mod counted;
 mod decisions;
 mod ears;
+mod errors;
 mod health;
 mod heard;
 #[path = "../../../benches/endpoint/many.rs"]

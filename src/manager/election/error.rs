@@ -1,5 +1,6 @@
 //! What can go wrong with an election. Each text says what to do next.
 
+use crate::causes::Causes;
 use std::time::Duration;
 
 /// An election cannot begin, or did not end well.
@@ -50,9 +51,12 @@ pub enum ElectionError {
         /// What is needed.
         least: Duration,
     },
-    /// No client.
-    #[error("the server cannot be asked: {0}: look at the address and the credentials of the connection")]
-    Connection(#[source] kube_client::Error),
+    /// The client could not be created.
+    #[error(
+        "cannot create a client from the configuration: {}; check server address, certificates and credentials",
+        Causes(.0)
+    )]
+    Connection(kube_client::Error),
     /// It is still this process's, as far as others know.
     #[error("Lease {lease} was not released: {error}: others wait until it has been left alone for {wait:?}")]
     NotReleased {
