@@ -7,7 +7,7 @@ mod options;
 
 use crate::support::*;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
 
