@@ -77,6 +77,7 @@ mod server;
 mod status;
 mod store;
 mod tls;
+mod warnings;
 
 pub use admission::{Admission, Operation, Review};
 pub use auth::{Authenticator, Identity, TokenFileError};

@@ -2,6 +2,8 @@
 //!
 //! A program that has it among its own commands takes [`Flags`] as arguments of one, and [`run`]s them.
 
+mod signals;
+
 use crate::{ApiServer, Authenticator, Authority, Running, TemporaryKubeconfig};
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -95,11 +97,11 @@ fn documents(text: &str) -> Result<Vec<serde_json::Value>> {
     Ok(serde_saphyr::from_multiple_with_options(text, serde_saphyr::options! { budget: limits })?)
 }
 
-/// Serve until SIGINT or SIGTERM. What it says to people and programs goes to stdout.
+/// Serves until SIGINT or SIGTERM. A second signal ends the process with status 1. What it says to people and programs goes to stdout.
 pub async fn run(flags: Flags) -> Result<()> {
     let authenticator = flags.authenticator()?;
     // Before anything is served: a signal that comes early must not leave files behind.
-    let signal = stop_signal()?;
+    let signal = signals::stop_signal().context("cannot listen to signals")?;
     let running = start(&flags, authenticator).await?;
     let kubeconfig = running.kubeconfig();
     let (path, _temporary) = if let Some(path) = flags.kubeconfig() {
@@ -127,31 +129,9 @@ fn usage(kubeconfig: &Path, flags: &Flags) -> String {
         (Some(_), false) => "callers bring their token; kubectl does so only over TLS: start with --tls to use it",
     };
     format!(
-        "Use it (from another shell)\n  export KUBECONFIG='{}'\n  kubectl get ns\n{callers}; stop with Ctrl-C",
+        "Use it (from another shell)\n  export KUBECONFIG='{}'\n  kubectl get ns\n{callers}; stop with Ctrl-C, a second one ends it at once",
         kubeconfig.display()
     )
-}
-
-/// Listens from when it is called, and resolves at the first SIGINT or SIGTERM.
-#[cfg(unix)]
-fn stop_signal() -> Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
-/// Resolves at the first Ctrl-C.
-#[cfg(not(unix))]
-fn stop_signal() -> Result<impl Future<Output = ()>> {
-    let mut interrupt = tokio::signal::windows::ctrl_c()?;
-    Ok(async move {
-        interrupt.recv().await;
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Where no recording says which status that is, it is read from Kubernetes' apimachinery; a comment says so.
 
 mod bodies;
+mod large;
 mod options;
 
 use crate::support::*;
