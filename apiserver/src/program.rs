@@ -4,7 +4,7 @@
 
 mod signals;
 
-use crate::{ApiServer, Authenticator, Authority, Running, TemporaryKubeconfig};
+use crate::{ApiServer, Authenticator, Authority, ConnectionLimits, Running, TemporaryKubeconfig};
 use anyhow::{Context, Result};
 use clap::Parser;
 use std::{
@@ -39,6 +39,14 @@ pub struct Flags {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
+    /// Most bytes of history that all resources keep together. A watch from before it is answered with 410.
+    #[arg(long, value_name = "BYTES", default_value_t = crate::Options::default().history_bytes)]
+    history_bytes: usize,
+
+    /// Most open connections. Further clients wait until one is closed; each watch takes one.
+    #[arg(long, value_name = "N", default_value_t = crate::ConnectionLimits::default().max_connections)]
+    max_connections: usize,
+
     /// Custom resource definitions to begin with, as YAML or JSON.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     crd: Vec<PathBuf>,
@@ -67,6 +75,8 @@ async fn start(flags: &Flags, authenticator: Authenticator) -> Result<Running> {
         authenticator,
         data_dir: flags.data_dir.clone(),
         fsync: flags.fsync,
+        history_bytes: flags.history_bytes,
+        connections: ConnectionLimits { max_connections: flags.max_connections, ..ConnectionLimits::default() },
         ..crate::Options::default()
     })?;
     if let Some(note) = server.note() {
@@ -159,6 +169,18 @@ mod tests {
     fn a_file_of_definitions_may_be_large() {
         let text = format!("[{}]\n{}", "0,".repeat(260_000), "---\na: 1\n".repeat(1_100));
         assert_eq!(documents(&text).unwrap().len(), 1_101);
+    }
+
+    #[test]
+    fn the_budget_of_history_is_a_flag() {
+        assert_eq!(parse("").unwrap().history_bytes, 128 << 20);
+        assert_eq!(parse("--history-bytes 1000").unwrap().history_bytes, 1000);
+    }
+
+    #[test]
+    fn the_number_of_connections_is_a_flag() {
+        assert_eq!(parse("").unwrap().max_connections, 1_000);
+        assert_eq!(parse("--max-connections 7").unwrap().max_connections, 7);
     }
 
     #[test]

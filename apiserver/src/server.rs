@@ -11,11 +11,12 @@ use crate::{
     faults::Faults,
     http::{Body, read_body},
     journal::Journal,
+    limits::ConnectionLimits,
     object::{Content, Key},
     persist,
     serve::{ListenError, Running},
     status::Failure,
-    store::{Refused, Store},
+    store::{HistoryLimits, Refused, Store},
     tls::Authority,
 };
 use http::{Request, Response};
@@ -26,10 +27,10 @@ use serde_json::{Value, json};
 use std::{
     error::Error as StdError,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     net::SocketAddr,
     path::PathBuf,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -39,6 +40,9 @@ use std::{
 pub struct Options {
     /// So many changes are kept per resource: who watches or pages from before them is told 410. Default: 10,000.
     pub history: usize,
+    /// Most bytes of history that all resources keep together. The resource with the most bytes loses its oldest changes first; the
+    /// last change of each resource stays. Default: 128 MiB.
+    pub history_bytes: usize,
     /// Makes names and uids the same in every run. Default: none, they are random.
     pub seed: Option<u64>,
     /// The server's time when it starts; from there it follows tokio's clock, paused or not. Default: the wall clock's.
@@ -54,6 +58,8 @@ pub struct Options {
     pub authenticator: Authenticator,
     /// Where to keep everything across restarts. Default: nowhere.
     pub data_dir: Option<PathBuf>,
+    /// Time-outs of requests, and most connections. Default: see [`ConnectionLimits`].
+    pub connections: ConnectionLimits,
     /// Wait for the disk before a write is acknowledged, so that it survives a power loss too. Default: false.
     pub fsync: bool,
 }
@@ -62,6 +68,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             history: 10_000,
+            history_bytes: 128 << 20,
             seed: None,
             started: None,
             controllers: true,
@@ -69,6 +76,7 @@ impl Default for Options {
             journal: Journal::default(),
             authenticator: Authenticator::default(),
             data_dir: None,
+            connections: ConnectionLimits::default(),
             fsync: false,
         }
     }
@@ -87,6 +95,7 @@ pub(crate) struct Core {
     pub(crate) faults: Faults,
     pub(crate) journal: Journal,
     pub(crate) activity: Arc<Activity>,
+    connections: ConnectionLimits,
     /// What forks derive their own from.
     seed: Option<u64>,
     random: Mutex<StdRng>,
@@ -184,7 +193,8 @@ impl ApiServer {
     /// # Panics
     /// If called outside of a tokio runtime.
     pub fn new(options: Options) -> Result<Self, StartError> {
-        let store = Store::new(options.history, controllers::is_notable);
+        let limits = HistoryLimits { changes: options.history, bytes: options.history_bytes };
+        let store = Store::new(limits, controllers::is_notable);
         let mut note = None;
         if let Some(dir) = &options.data_dir {
             let (log, restored) = persist::Log::open(dir, persist::Options { fsync: options.fsync })?;
@@ -201,6 +211,7 @@ impl ApiServer {
             faults: Faults::default(),
             journal: options.journal,
             activity: Arc::default(),
+            connections: options.connections,
             seed: options.seed,
             random: generator(options.seed),
             allocation: Mutex::new(()),
@@ -273,6 +284,7 @@ impl ApiServer {
             faults: Faults::default(),
             journal: self.core.journal.emptied(),
             activity: Arc::default(),
+            connections: self.core.connections,
             seed,
             random: generator(seed),
             allocation: Mutex::new(()),
@@ -280,7 +292,7 @@ impl ApiServer {
         Self::run(core, self.controllers.are_all())
     }
 
-    /// Wait until no request is in flight, the controllers have nothing to do, and every watcher has been sent everything. A watcher
+    /// Wait until no request is in flight, which it is once its body is complete, the controllers have nothing to do, and every watcher has been sent everything. A watcher
     /// that nobody reads from is waited for, too, and so is a deletion that an admission closure refuses: it is tried again and again.
     ///
     /// # Panics
@@ -293,7 +305,7 @@ impl ApiServer {
     /// Open a door with a socket: plain HTTP, or TLS by an authority. Without tokens in [`Options::authenticator`] every caller is an
     /// administrator, and then only loopback is listened on.
     pub async fn listen(&self, address: SocketAddr, authority: Option<&Authority>) -> Result<Running, ListenError> {
-        Running::start(address, authority, &self.core.authenticator, self.service()).await
+        Running::start(address, authority, &self.core.authenticator, self.core.connections, self.service()).await
     }
 
     /// Install a definition, or replace the one of that name, and wait until its resource is served. With kube-derive:
@@ -358,14 +370,23 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.server.clone();
-        // From here on it is in flight, not only once its body has come.
-        let busy = server.core.activity.begin();
+        let mut busy = server.core.activity.begin();
         let (mut parts, body) = request.into_parts();
         if let Some(identity) = &self.identity {
             parts.extensions.insert(identity.clone());
         }
         Box::pin(async move {
-            let body = read_body(body).await;
+            let mut reading = pin!(read_body(body, server.core.connections));
+            let body = match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+                Poll::Ready(body) => body,
+                // The request is not in flight while the server waits for the client.
+                Poll::Pending => {
+                    drop(busy);
+                    let body = reading.await;
+                    busy = server.core.activity.begin();
+                    body
+                }
+            };
             let response = server.core.handle(parts, body).await;
             drop(busy);
             // The server has ended meanwhile, and its store is empty: that is no answer.
