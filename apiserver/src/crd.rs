@@ -11,7 +11,7 @@ use crate::{
     http::priority,
     resource::{Cell, Column, Generation, NameRule, Resource, ResourceSchema, Scale, Selectable, StatusRule, Strategy},
     schema::Schema,
-    status::FieldError,
+    status::FieldErrors,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -39,11 +39,9 @@ pub(crate) fn prepare(crd: &mut Value, old: Option<&Value>) {
 }
 
 /// What is wrong with a definition, given the one it replaces.
-pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Definition::parse(crd).err().unwrap_or_default();
-    if old.is_none() {
-        errors.splice(0..0, check::name(crd));
-    }
+pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors = if old.is_none() { check::name(crd) } else { FieldErrors::new() };
+    errors.extend(Definition::parse(crd).err().into_iter().flatten());
     errors.extend(old.into_iter().flat_map(|old| Definition::check_update(crd, old)));
     errors
 }
@@ -106,17 +104,18 @@ impl Definition {
     }
 
     /// Reads a prepared definition. Everything that is wrong with it is told.
-    pub(crate) fn parse(crd: &Value) -> Result<Self, Vec<FieldError>> {
+    pub(crate) fn parse(crd: &Value) -> Result<Self, FieldErrors> {
         let mut errors = check::definition(crd);
         let spec = &crd["spec"];
+        let common = check::common_parts(spec);
         let mut versions = Vec::new();
         for (index, version) in list(&spec["versions"]).iter().enumerate() {
-            match Version::parse(spec, index, version) {
+            match Version::parse(spec, &common, index, version) {
                 Ok(version) => versions.push(version),
-                Err(mut more) => {
-                    // All versions may share a schema, whose errors are told once.
-                    more.retain(|error| !errors.contains(error));
-                    errors.extend(more);
+                Err(more) => {
+                    // Versions may share a schema, whose errors are listed once.
+                    let new: Vec<_> = more.into_iter().filter(|error| !errors.contains(error)).collect();
+                    errors.extend(new);
                 }
             }
         }
@@ -139,7 +138,7 @@ impl Definition {
     }
 
     /// What may not have changed since `old` has changed, or is missing but still needed.
-    pub(crate) fn check_update(crd: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn check_update(crd: &Value, old: &Value) -> FieldErrors {
         check::update(crd, old)
     }
 
@@ -182,8 +181,8 @@ impl Definition {
                 scale: version.scale.clone(),
                 name: NameRule::Subdomain,
                 prepare: |_, _| {},
-                validate: |_, _| Vec::new(),
-                validate_status: |_| Vec::new(),
+                validate: |_, _| FieldErrors::new(),
+                validate_status: |_| FieldErrors::new(),
                 needs: crate::builtin::Needs::Nothing,
                 warn: |_| Vec::new(),
             },
@@ -197,8 +196,8 @@ impl Definition {
 }
 
 impl Version {
-    fn parse(spec: &Value, index: usize, version: &Value) -> Result<Self, Vec<FieldError>> {
-        let at = |key: &str, shared: &str| check::place(spec, index, key, shared);
+    fn parse(spec: &Value, common: &[&str], index: usize, version: &Value) -> Result<Self, FieldErrors> {
+        let at = |key: &str, shared: &str| check::place(common, index, key, shared);
         let subresources = &version["subresources"];
         let status = subresources["status"].is_object();
         let mut errors = check::version(version, index, &at, status);

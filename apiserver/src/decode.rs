@@ -1,6 +1,6 @@
 //! Request bodies: JSON to a value, noticing fields that are there twice.
 
-use crate::status::{Failure, Result};
+use crate::status::{Failure, Result, StrictErrors};
 use bytes::Bytes;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -12,7 +12,7 @@ use std::{cell::RefCell, fmt};
 pub(crate) struct Body {
     pub(crate) value: Value,
     /// `duplicate field "spec.a"`
-    pub(crate) faults: Vec<String>,
+    pub(crate) faults: StrictErrors,
     /// As it came.
     pub(crate) raw: Bytes,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Body {
 impl Body {
     /// One that did not come over the wire.
     pub(crate) fn of(value: Value) -> Self {
-        Self { value, faults: Vec::new(), raw: Bytes::new() }
+        Self { value, faults: StrictErrors::new(), raw: Bytes::new() }
     }
 }
 
@@ -41,14 +41,13 @@ pub(crate) fn summary(raw: &[u8]) -> String {
 
 /// Read a JSON body. What is no UTF-8 becomes U+FFFD, as in the real server: harmless in a text, and an error elsewhere.
 pub(crate) fn json(bytes: &Bytes) -> Result<Body> {
-    let duplicates = RefCell::new(Vec::new());
+    let duplicates = RefCell::new(StrictErrors::new());
     let text = String::from_utf8_lossy(bytes);
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     let seed = Seed { duplicates: &duplicates, at: Path::Root };
     let value = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     let value = value.map_err(|error| Failure::bad_request(format!("json parse error: {error}")))?;
-    let faults = duplicates.into_inner().iter().map(|field| format!("duplicate field \"{field}\"")).collect();
-    Ok(Body { value, faults, raw: bytes.clone() })
+    Ok(Body { value, faults: duplicates.into_inner(), raw: bytes.clone() })
 }
 
 /// Read a YAML body.
@@ -59,7 +58,7 @@ pub(crate) fn yaml(bytes: &Bytes) -> Result<Body> {
         Ok(Value::Null) if bytes.contains(&b'\t') => {
             return Err(Failure::bad_request("yaml: found character that cannot start any token"));
         }
-        Ok(value) => return Ok(Body { value, faults: Vec::new(), raw: bytes.clone() }),
+        Ok(value) => return Ok(Body { value, faults: StrictErrors::new(), raw: bytes.clone() }),
         Err(error) => error,
     };
     // The first duplicate is told, all are let pass.
@@ -69,7 +68,7 @@ pub(crate) fn yaml(bytes: &Bytes) -> Result<Body> {
     let fault = format!("line {}: key {:?} already set in map", location.line(), key.as_deref().unwrap_or_default());
     let lenient = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
     let value = serde_saphyr::from_slice_with_options(bytes, lenient).map_err(|error| unreadable(&error))?;
-    Ok(Body { value, faults: vec![fault], raw: bytes.clone() })
+    Ok(Body { value, faults: fault.into(), raw: bytes.clone() })
 }
 
 fn one_line(error: &Error) -> String {
@@ -96,7 +95,7 @@ impl fmt::Display for Path<'_> {
 }
 
 struct Seed<'a> {
-    duplicates: &'a RefCell<Vec<String>>,
+    duplicates: &'a RefCell<StrictErrors>,
     at: Path<'a>,
 }
 
@@ -162,9 +161,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(name) = fields.next_key::<String>()? {
             let at = Path::Field(&self.at, &name);
             let value = fields.next_value_seed(Seed { duplicates: self.duplicates, at })?;
-            if map.contains_key(&name) {
-                self.duplicates.borrow_mut().push(at.to_string());
+            let mut duplicates = self.duplicates.borrow_mut();
+            if map.contains_key(&name) && !duplicates.is_full() {
+                let error = format!("duplicate field \"{at}\"");
+                if !duplicates.contains(&error) {
+                    duplicates.push(error);
+                }
             }
+            drop(duplicates);
             map.insert(name, value);
         }
         Ok(Value::Object(map))
@@ -181,7 +185,7 @@ mod tests {
         let text = br#"{"spec":{"a":1,"list":[{"b":1},{"b":1,"b":2}],"a":3}}"#;
         let body = json(&Bytes::from_static(text)).unwrap();
         assert_eq!(body.value, json!({"spec": {"a": 3, "list": [{"b": 1}, {"b": 2}]}}));
-        assert_eq!(body.faults, ["duplicate field \"spec.list[1].b\"", "duplicate field \"spec.a\""]);
+        assert_eq!(*body.faults, ["duplicate field \"spec.list[1].b\"", "duplicate field \"spec.a\""]);
     }
 
     #[test]

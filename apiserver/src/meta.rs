@@ -8,7 +8,10 @@ pub(crate) mod types;
 
 pub(crate) use owners::dedupe_owner_references;
 
-use crate::{resource::Resource, status::FieldError};
+use crate::{
+    resource::Resource,
+    status::{FieldError, FieldErrors},
+};
 use rand::{Rng, seq::IndexedRandom};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -28,10 +31,10 @@ pub(crate) fn generate_name(base: &str, rng: &mut impl Rng) -> String {
 }
 
 /// What is wrong with the metadata of a new object.
-pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_create(resource: &Resource, object: &Value) -> FieldErrors {
     let meta = &object["metadata"];
     let rule = resource.strategy.name;
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     match text(meta, "generateName") {
         "" => {}
         base => errors.extend(invalid("metadata.generateName", base, names::prefix(rule, base))),
@@ -60,9 +63,9 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldE
 }
 
 /// What is wrong with the metadata of an object that is to replace `old`.
-pub(crate) fn validate_update(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(resource: &Resource, new: &Value, old: &Value) -> FieldErrors {
     let (meta, old) = (&new["metadata"], &old["metadata"]);
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !old["deletionTimestamp"].is_null() {
         let before: BTreeSet<_> = texts(old, "finalizers").into_iter().collect();
         let after: BTreeSet<_> = texts(meta, "finalizers").into_iter().collect();
@@ -87,7 +90,7 @@ pub(crate) fn validate_update(resource: &Resource, new: &Value, old: &Value) -> 
     errors
 }
 
-fn validate_labels(meta: &Value) -> Vec<FieldError> {
+fn validate_labels(meta: &Value) -> FieldErrors {
     let labels = entries(meta, "labels");
     let errors = labels.flat_map(|(key, value)| {
         let key_errors = invalid("metadata.labels", key, names::qualified(key));
@@ -96,10 +99,10 @@ fn validate_labels(meta: &Value) -> Vec<FieldError> {
     errors.collect()
 }
 
-fn validate_annotations(meta: &Value) -> Vec<FieldError> {
+fn validate_annotations(meta: &Value) -> FieldErrors {
     // The case of a key does not matter here.
     let wrong = |key: &str| names::qualified(&key.to_lowercase());
-    let mut errors: Vec<_> =
+    let mut errors: FieldErrors =
         entries(meta, "annotations").flat_map(|(key, _)| invalid("metadata.annotations", key, wrong(key))).collect();
     if entries(meta, "annotations").map(|(key, value)| key.len() + value.len()).sum::<usize>() > MAX_ANNOTATIONS {
         errors.push(FieldError::too_long("metadata.annotations", MAX_ANNOTATIONS));
@@ -108,20 +111,20 @@ fn validate_annotations(meta: &Value) -> Vec<FieldError> {
 }
 
 /// What clients are told of new finalizers of custom resources that anybody might use as well.
-pub(crate) fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.map(|old| texts(&old["metadata"], "finalizers")).unwrap_or_default();
-    let short = texts(&new["metadata"], "finalizers").into_iter().filter(|name| {
+pub(crate) fn finalizer_warnings<'a>(new: &'a Value, old: Option<&'a Value>) -> impl Iterator<Item = String> + use<'a> {
+    let before: BTreeSet<_> = old.map(|old| texts(&old["metadata"], "finalizers")).into_iter().flatten().collect();
+    let short = texts(&new["metadata"], "finalizers").into_iter().filter(move |name| {
         !name.contains('/') && !matches!(*name, "orphan" | "foregroundDeletion") && !before.contains(name)
     });
     let why = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers";
-    short.map(|name| format!("metadata.finalizers: {name:?}: {why}")).collect()
+    short.map(move |name| format!("metadata.finalizers: {name:?}: {why}"))
 }
 
 /// Built-in types take no finalizer without a domain, but for Kubernetes' own. Definitions are not of them: the real server keeps them,
 /// and everything custom, in a part of its own that lets any name be.
-fn validate_short_finalizers(resource: &Resource, meta: &Value) -> Vec<FieldError> {
+fn validate_short_finalizers(resource: &Resource, meta: &Value) -> FieldErrors {
     if resource.strategy.custom || &*resource.group == "apiextensions.k8s.io" {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let finalizers = texts(meta, "finalizers").into_iter().enumerate();
     let foreign = finalizers
@@ -179,8 +182,8 @@ mod tests {
                 scale: None,
                 name,
                 prepare: |_, _| {},
-                validate: |_, _| Vec::new(),
-                validate_status: |_| Vec::new(),
+                validate: |_, _| FieldErrors::new(),
+                validate_status: |_| FieldErrors::new(),
                 needs: crate::builtin::Needs::Nothing,
                 warn: |_| Vec::new(),
             },

@@ -157,6 +157,11 @@ fn entries<'a>(out: &mut Vec<u8>, entries: impl Iterator<Item = (&'a String, &'a
 }
 
 impl Object {
+    /// Returns the approximate number of bytes that the object takes in memory.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + self.key.0.len() + self.content.tail.len()
+    }
+
     pub(crate) fn new(key: Key, revision: u64, content: Content) -> Self {
         Self { key, revision, content }
     }

@@ -2,7 +2,9 @@
 //!
 //! A program that has it among its own commands takes [`Flags`] as arguments of one, and [`run`]s them.
 
-use crate::{ApiServer, Authenticator, Authority, Running, TemporaryKubeconfig};
+mod signals;
+
+use crate::{ApiServer, Authenticator, Authority, ConnectionLimits, Running, TemporaryKubeconfig};
 use anyhow::{Context, Result};
 use clap::Parser;
 use std::{
@@ -42,6 +44,14 @@ pub struct Flags {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
+    /// Most bytes of history that all resources keep together. A watch from before it is answered with 410.
+    #[arg(long, value_name = "BYTES", default_value_t = crate::Options::default().history_bytes)]
+    history_bytes: usize,
+
+    /// Most open connections. Further clients wait until one is closed; each watch takes one.
+    #[arg(long, value_name = "N", default_value_t = crate::ConnectionLimits::default().max_connections)]
+    max_connections: usize,
+
     /// Custom resource definitions to begin with, as YAML or JSON.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     crd: Vec<PathBuf>,
@@ -71,6 +81,8 @@ async fn start(flags: &Flags, authenticator: Authenticator) -> Result<Running> {
         hosts: flags.host.clone(),
         data_dir: flags.data_dir.clone(),
         fsync: flags.fsync,
+        history_bytes: flags.history_bytes,
+        connections: ConnectionLimits { max_connections: flags.max_connections, ..ConnectionLimits::default() },
         ..crate::Options::default()
     })?;
     if let Some(note) = server.note() {
@@ -101,11 +113,11 @@ fn documents(text: &str) -> Result<Vec<serde_json::Value>> {
     Ok(serde_saphyr::from_multiple_with_options(text, serde_saphyr::options! { budget: limits })?)
 }
 
-/// Serve until SIGINT or SIGTERM. What it says to people and programs goes to stdout.
+/// Serves until SIGINT or SIGTERM. A second signal ends the process with status 1. What it says to people and programs goes to stdout.
 pub async fn run(flags: Flags) -> Result<()> {
     let authenticator = flags.authenticator()?;
     // Before anything is served: a signal that comes early must not leave files behind.
-    let signal = stop_signal()?;
+    let signal = signals::stop_signal().context("cannot listen to signals")?;
     let running = start(&flags, authenticator).await?;
     let kubeconfig = running.kubeconfig();
     let (path, _temporary) = if let Some(path) = flags.kubeconfig() {
@@ -133,31 +145,9 @@ fn usage(kubeconfig: &Path, flags: &Flags) -> String {
         (Some(_), false) => "callers bring their token; kubectl does so only over TLS: start with --tls to use it",
     };
     format!(
-        "Use it (from another shell)\n  export KUBECONFIG='{}'\n  kubectl get ns\n{callers}; stop with Ctrl-C",
+        "Use it (from another shell)\n  export KUBECONFIG='{}'\n  kubectl get ns\n{callers}; stop with Ctrl-C, a second one ends it at once",
         kubeconfig.display()
     )
-}
-
-/// Listens from when it is called, and resolves at the first SIGINT or SIGTERM.
-#[cfg(unix)]
-fn stop_signal() -> Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
-/// Resolves at the first Ctrl-C.
-#[cfg(not(unix))]
-fn stop_signal() -> Result<impl Future<Output = ()>> {
-    let mut interrupt = tokio::signal::windows::ctrl_c()?;
-    Ok(async move {
-        interrupt.recv().await;
-    })
 }
 
 #[cfg(test)]
@@ -185,6 +175,18 @@ mod tests {
     fn a_file_of_definitions_may_be_large() {
         let text = format!("[{}]\n{}", "0,".repeat(260_000), "---\na: 1\n".repeat(1_100));
         assert_eq!(documents(&text).unwrap().len(), 1_101);
+    }
+
+    #[test]
+    fn the_budget_of_history_is_a_flag() {
+        assert_eq!(parse("").unwrap().history_bytes, 128 << 20);
+        assert_eq!(parse("--history-bytes 1000").unwrap().history_bytes, 1000);
+    }
+
+    #[test]
+    fn the_number_of_connections_is_a_flag() {
+        assert_eq!(parse("").unwrap().max_connections, 1_000);
+        assert_eq!(parse("--max-connections 7").unwrap().max_connections, 7);
     }
 
     #[test]

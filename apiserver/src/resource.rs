@@ -3,7 +3,7 @@
 use crate::{
     builtin::{Needs, Warn},
     schema::Schema,
-    status::FieldError,
+    status::FieldErrors,
 };
 use serde_json::Value;
 use std::{
@@ -97,9 +97,9 @@ pub(crate) struct Strategy {
     /// Changes an object before it is validated, given the one it replaces: what types do beyond schema and metadata.
     pub(crate) prepare: fn(&mut Value, Option<&Value>),
     /// What is wrong with an object, given the one it replaces, beyond schema and metadata.
-    pub(crate) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    pub(crate) validate: fn(&Value, Option<&Value>) -> FieldErrors,
     /// What is wrong with a status that is reported.
-    pub(crate) validate_status: fn(&Value) -> Vec<FieldError>,
+    pub(crate) validate_status: fn(&Value) -> FieldErrors,
     /// What it takes from other objects.
     pub(crate) needs: Needs,
     /// What is said of what is taken nevertheless.

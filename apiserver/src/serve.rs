@@ -4,6 +4,7 @@ use crate::{
     auth::{Authenticator, Identity},
     cut::Closed,
     kubeconfig::{Credentials, Kubeconfig},
+    limits::ConnectionLimits,
     tls::{Authority, Tls, TlsError},
 };
 use http::{Request, Response};
@@ -33,9 +34,6 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How long a client may take for its handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may go without the head of its next request. Clients keep idle connections for 90 seconds: the
-/// server waits longer, so that none is closed under a request that is being sent.
-const HEAD_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long requests may take to end once the server stops.
 const GRACE: Duration = Duration::from_secs(5);
 /// How many bytes the head of a request may have. No real one comes near.
@@ -56,8 +54,13 @@ impl<B, S> Handler<B> for S where
 /// gives other requests a few seconds to end, and closes what is left.
 ///
 /// Each request has the [`Identity`] that its client's certificate stands for among its extensions.
-pub(crate) async fn serve<S, B>(listener: TcpListener, tls: Option<Tls>, service: S, shutdown: impl Future)
-where
+pub(crate) async fn serve<S, B>(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    limits: ConnectionLimits,
+    service: S,
+    shutdown: impl Future,
+) where
     S: Handler<B>,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
@@ -68,11 +71,11 @@ where
         let accepted = tokio::select! {
             _ = &mut shutdown => break,
             Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept(), if connections.len() < limits.max_connections => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(connection(stream, tls.clone(), service.clone(), stopping.clone()));
+                connections.spawn(connection(stream, tls.clone(), limits, service.clone(), stopping.clone()));
             }
             // A client that gave up is its own affair. Anything else (too many open files) takes a while to pass.
             Err(error) if is_of_the_client(&error) => {}
@@ -90,14 +93,19 @@ fn is_of_the_client(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-async fn connection<S, B>(stream: TcpStream, tls: Option<Tls>, service: S, mut stopping: watch::Receiver<bool>)
-where
+async fn connection<S, B>(
+    stream: TcpStream,
+    tls: Option<Tls>,
+    limits: ConnectionLimits,
+    service: S,
+    mut stopping: watch::Receiver<bool>,
+) where
     S: Handler<B>,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     // Events are small and wanted at once. A socket that cannot do it is about to fail anyway.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http(stream, None, service, stopping).await };
+    let Some(tls) = tls else { return http(stream, None, limits, service, stopping).await };
     let handshake = timeout(HANDSHAKE_TIMEOUT, tokio_rustls::TlsAcceptor::from(tls.config.clone()).accept(stream));
     let accepted = tokio::select! {
         accepted = handshake => accepted,
@@ -107,12 +115,13 @@ where
     let Ok(Ok(stream)) = accepted else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let identity = certificate.and_then(|certificate| tls.identity(certificate));
-    http(stream, identity, service, stopping).await;
+    http(stream, identity, limits, service, stopping).await;
 }
 
 async fn http<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     identity: Option<Identity>,
+    limits: ConnectionLimits,
     service: S,
     mut stopping: watch::Receiver<bool>,
 ) where
@@ -133,7 +142,7 @@ async fn http<S, B>(
         }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_header_size(MAX_HEAD);
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_header_size(MAX_HEAD);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // How a connection ended is between its client and the service: nobody here could do anything about it.
     tokio::select! {
@@ -199,6 +208,7 @@ impl Running {
         listen: SocketAddr,
         authority: Option<&Authority>,
         authenticator: &Authenticator,
+        limits: ConnectionLimits,
         service: S,
     ) -> Result<Self, ListenError>
     where
@@ -232,7 +242,7 @@ impl Running {
             ca_pem: authority.map(Authority::ca_pem),
             admin,
             stop,
-            task: tokio::spawn(serve(listener, tls, service, shutdown)),
+            task: tokio::spawn(serve(listener, tls, limits, service, shutdown)),
         })
     }
 

@@ -61,7 +61,9 @@ impl Service<Request<Incoming>> for Example {
 }
 
 async fn plain() -> Running {
-    Running::start(LOOPBACK, None, &Authenticator::default(), Example::default()).await.unwrap()
+    Running::start(LOOPBACK, None, &Authenticator::default(), ConnectionLimits::default(), Example::default())
+        .await
+        .unwrap()
 }
 
 async fn send(running: &Running, request: &str) -> TcpStream {
@@ -99,6 +101,32 @@ async fn connections_are_kept() {
     assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_beyond_the_limit_waits_until_a_connection_is_closed() {
+    let limits = ConnectionLimits { max_connections: 2, ..ConnectionLimits::default() };
+    let running = Running::start(LOOPBACK, None, &Authenticator::default(), limits, Example::default()).await.unwrap();
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut stream = get(&running, "/who").await;
+        until(&mut stream, "}").await;
+        open.push(stream);
+    }
+    let mut third = get(&running, "/who").await;
+    timeout(Duration::from_secs(60), third.read_u8()).await.unwrap_err();
+    open.pop();
+    assert!(until(&mut third, "}").await.contains("HTTP/1.1 200"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_closed_if_the_head_of_a_request_is_not_complete_in_time() {
+    let limits = ConnectionLimits { head_timeout: Duration::from_secs(7), ..ConnectionLimits::default() };
+    let running = Running::start(LOOPBACK, None, &Authenticator::default(), limits, Example::default()).await.unwrap();
+    let started = tokio::time::Instant::now();
+    let mut stream = send(&running, "GET /who HTTP/1.1\r\nHost: ").await;
+    rest(&mut stream).await;
+    assert!((7..9).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+}
+
 #[tokio::test]
 async fn a_closed_response_is_a_connection_without_a_byte() {
     let running = plain().await;
@@ -109,7 +137,10 @@ async fn a_closed_response_is_a_connection_without_a_byte() {
 #[tokio::test]
 async fn stopping_lets_a_request_end_ends_a_watch_cleanly_and_closes_idle_connections() {
     let example = Example::default();
-    let running = Running::start(LOOPBACK, None, &Authenticator::default(), example.clone()).await.unwrap();
+    let running =
+        Running::start(LOOPBACK, None, &Authenticator::default(), ConnectionLimits::default(), example.clone())
+            .await
+            .unwrap();
     let (mut slow, mut watch, mut idle) =
         (get(&running, "/slow").await, get(&running, "/watch").await, get(&running, "/who").await);
     until(&mut watch, "event\n").await;
@@ -126,7 +157,10 @@ async fn stopping_lets_a_request_end_ends_a_watch_cleanly_and_closes_idle_connec
 #[tokio::test]
 async fn stopping_waits_for_a_request_that_does_not_end_only_so_long() {
     let example = Example::default();
-    let running = Running::start(LOOPBACK, None, &Authenticator::default(), example.clone()).await.unwrap();
+    let running =
+        Running::start(LOOPBACK, None, &Authenticator::default(), ConnectionLimits::default(), example.clone())
+            .await
+            .unwrap();
     let mut stuck = get(&running, "/stuck").await;
     example.arrived.notified().await;
     tokio::time::pause();
@@ -162,20 +196,35 @@ async fn a_head_that_is_too_long_is_refused() {
 #[tokio::test]
 async fn other_addresses_than_loopback_need_tokens_and_tls() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let refused = Running::start(everywhere, None, &Authenticator::default(), Example::default()).await.unwrap_err();
+    let refused =
+        Running::start(everywhere, None, &Authenticator::default(), ConnectionLimits::default(), Example::default())
+            .await
+            .unwrap_err();
     assert!(refused.to_string().contains("--token-auth-file") && matches!(refused, ListenError::Open(_)), "{refused}");
     let tokens = Authenticator::from_token_file("t,alice,u").unwrap();
-    let refused = Running::start(everywhere, None, &tokens, Example::default()).await.unwrap_err();
+    let refused =
+        Running::start(everywhere, None, &tokens, ConnectionLimits::default(), Example::default()).await.unwrap_err();
     assert!(refused.to_string().contains("--tls") && matches!(refused, ListenError::Readable(_)), "{refused}");
     let authority = Authority::generate().unwrap();
-    let running = Running::start(everywhere, Some(&authority), &tokens, Example::default()).await.unwrap();
+    let running =
+        Running::start(everywhere, Some(&authority), &tokens, ConnectionLimits::default(), Example::default())
+            .await
+            .unwrap();
     assert!(running.url().starts_with("https://127.0.0.1:"), "{}", running.url());
 }
 
 #[tokio::test]
 async fn an_address_that_is_taken_is_told() {
     let running = plain().await;
-    let taken = Running::start(running.addr(), None, &Authenticator::default(), Example::default()).await.unwrap_err();
+    let taken = Running::start(
+        running.addr(),
+        None,
+        &Authenticator::default(),
+        ConnectionLimits::default(),
+        Example::default(),
+    )
+    .await
+    .unwrap_err();
     assert!(taken.to_string().starts_with(&format!("cannot listen on {}: ", running.addr())), "{taken}");
 }
 
@@ -189,8 +238,15 @@ async fn who(kubeconfig: Kubeconfig) -> kube::Result<serde_json::Value> {
 #[tokio::test]
 async fn kube_connects_over_tls_as_whoever_the_kubeconfig_says() {
     let authority = Authority::generate().unwrap();
-    let running =
-        Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example::default()).await.unwrap();
+    let running = Running::start(
+        LOOPBACK,
+        Some(&authority),
+        &Authenticator::default(),
+        ConnectionLimits::default(),
+        Example::default(),
+    )
+    .await
+    .unwrap();
     let alice = Credentials::Certificate(authority.client_certificate("alice", &["dev"]).unwrap());
     for (kubeconfig, user) in [
         (running.kubeconfig(), "system:admin"),
@@ -205,8 +261,15 @@ async fn kube_connects_over_tls_as_whoever_the_kubeconfig_says() {
 #[tokio::test]
 async fn a_certificate_of_another_authority_is_refused() {
     let (authority, other) = (Authority::generate().unwrap(), Authority::generate().unwrap());
-    let running =
-        Running::start(LOOPBACK, Some(&authority), &Authenticator::default(), Example::default()).await.unwrap();
+    let running = Running::start(
+        LOOPBACK,
+        Some(&authority),
+        &Authenticator::default(),
+        ConnectionLimits::default(),
+        Example::default(),
+    )
+    .await
+    .unwrap();
     let stranger = Credentials::Certificate(other.client_certificate("system:admin", &["system:masters"]).unwrap());
     who(running.kubeconfig_for(stranger)).await.unwrap_err();
 }

@@ -12,11 +12,12 @@ use crate::{
     faults::Faults,
     http::{Body, read_body},
     journal::Journal,
+    limits::ConnectionLimits,
     object::{Content, Key},
     persist,
     serve::{ListenError, Running},
     status::Failure,
-    store::{Refused, Store},
+    store::{HistoryLimits, Refused, Store},
     tls::Authority,
 };
 use http::{Request, Response};
@@ -27,10 +28,10 @@ use serde_json::{Value, json};
 use std::{
     error::Error as StdError,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     net::SocketAddr,
     path::PathBuf,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -41,6 +42,9 @@ use steersman_browser_guard::{BrowserGuard, InvalidHost};
 pub struct Options {
     /// So many changes are kept per resource: who watches or pages from before them is told 410. Default: 10,000.
     pub history: usize,
+    /// Most bytes of history that all resources keep together. The resource with the most bytes loses its oldest changes first; the
+    /// last change of each resource stays. Default: 128 MiB.
+    pub history_bytes: usize,
     /// Makes names and uids the same in every run. Default: none, they are random.
     pub seed: Option<u64>,
     /// The server's time when it starts; from there it follows tokio's clock, paused or not. Default: the wall clock's.
@@ -59,6 +63,8 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// Where to keep everything across restarts. Default: nowhere.
     pub data_dir: Option<PathBuf>,
+    /// Time-outs of requests, and most connections. Default: see [`ConnectionLimits`].
+    pub connections: ConnectionLimits,
     /// Wait for the disk before a write is acknowledged, so that it survives a power loss too. Default: false.
     pub fsync: bool,
 }
@@ -67,6 +73,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             history: 10_000,
+            history_bytes: 128 << 20,
             seed: None,
             started: None,
             controllers: true,
@@ -75,6 +82,7 @@ impl Default for Options {
             authenticator: Authenticator::default(),
             hosts: Vec::new(),
             data_dir: None,
+            connections: ConnectionLimits::default(),
             fsync: false,
         }
     }
@@ -95,6 +103,7 @@ pub(crate) struct Core {
     pub(crate) faults: Faults,
     pub(crate) journal: Journal,
     pub(crate) activity: Arc<Activity>,
+    connections: ConnectionLimits,
     /// What forks derive their own from.
     seed: Option<u64>,
     random: Mutex<StdRng>,
@@ -193,7 +202,8 @@ impl ApiServer {
     /// If called outside of a tokio runtime.
     pub fn new(options: Options) -> Result<Self, StartError> {
         let guard = browser::guard(&options.authenticator, &options.hosts)?;
-        let store = Store::new(options.history, controllers::is_notable);
+        let limits = HistoryLimits { changes: options.history, bytes: options.history_bytes };
+        let store = Store::new(limits, controllers::is_notable);
         let mut note = None;
         if let Some(dir) = &options.data_dir {
             let (log, restored) = persist::Log::open(dir, persist::Options { fsync: options.fsync })?;
@@ -211,6 +221,7 @@ impl ApiServer {
             faults: Faults::default(),
             journal: options.journal,
             activity: Arc::default(),
+            connections: options.connections,
             seed: options.seed,
             random: generator(options.seed),
             allocation: Mutex::new(()),
@@ -284,6 +295,7 @@ impl ApiServer {
             faults: Faults::default(),
             journal: self.core.journal.emptied(),
             activity: Arc::default(),
+            connections: self.core.connections,
             seed,
             random: generator(seed),
             allocation: Mutex::new(()),
@@ -291,7 +303,7 @@ impl ApiServer {
         Self::run(core, self.controllers.are_all())
     }
 
-    /// Wait until no request is in flight, the controllers have nothing to do, and every watcher has been sent everything. A watcher
+    /// Wait until no request is in flight, which it is once its body is complete, the controllers have nothing to do, and every watcher has been sent everything. A watcher
     /// that nobody reads from is waited for, too, and so is a deletion that an admission closure refuses: it is tried again and again.
     ///
     /// # Panics
@@ -307,7 +319,7 @@ impl ApiServer {
     /// tokens, another address than loopback needs an authority: tokens are not sent in the clear.
     pub async fn listen(&self, address: SocketAddr, authority: Option<&Authority>) -> Result<Running, ListenError> {
         let service = Service { on_socket: true, ..self.service() };
-        Running::start(address, authority, &self.core.authenticator, service).await
+        Running::start(address, authority, &self.core.authenticator, self.core.connections, service).await
     }
 
     /// Install a definition, or replace the one of that name, and wait until its resource is served. With kube-derive:
@@ -378,8 +390,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.server.clone();
-        // From here on it is in flight, not only once its body has come.
-        let busy = server.core.activity.begin();
+        let mut busy = server.core.activity.begin();
         let (mut parts, body) = request.into_parts();
         if let Some(identity) = &self.identity {
             parts.extensions.insert(identity.clone());
@@ -387,9 +398,19 @@ where
         let guard = server.core.guard.as_ref().filter(|_| self.on_socket);
         let checked = guard.map_or(Ok(()), |guard| guard.check(&parts, !body.is_end_stream()));
         Box::pin(async move {
+            let mut reading = pin!(read_body(body, server.core.connections));
             let body = match checked {
-                Ok(()) => read_body(body).await,
                 Err(rejection) => Err(browser::forbidden(&rejection)),
+                Ok(()) => match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+                    Poll::Ready(body) => body,
+                    // The request is not in flight while the server waits for the client.
+                    Poll::Pending => {
+                        drop(busy);
+                        let body = reading.await;
+                        busy = server.core.activity.begin();
+                        body
+                    }
+                },
             };
             let response = server.core.handle(parts, body).await;
             drop(busy);

@@ -1,8 +1,13 @@
 //! Failures as the API server tells them: a `v1 Status`, whose code, reason and causes clients branch on.
 
+mod bounded;
+
+pub(crate) use bounded::{FieldErrors, StrictErrors};
+
+use bounded::{MAX_BYTES, MAX_ITEMS};
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 /// What every handler may fail with. Boxed: failing is the rare case.
 pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
@@ -277,14 +282,15 @@ impl Failure {
         Self::new(403, Reason::Forbidden, message).about(details(group, resource, name))
     }
 
-    /// 422: the object is not valid, with one cause per error.
-    pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Box<Self> {
+    /// 422: the object is not valid, with one cause per error. Lists the first 100 errors, and the first 64 KiB of them.
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: impl IntoIterator<Item = FieldError>) -> Box<Self> {
+        let errors: FieldErrors = errors.into_iter().collect();
         // What was found twice is two causes, but is said once.
-        let mut texts: Vec<String> = Vec::new();
-        for text in errors.iter().map(ToString::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
+        let mut seen = HashSet::new();
+        let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        texts.retain(|text| seen.insert(text.clone()));
+        if errors.is_full() {
+            texts.push(format!("further errors are omitted after {MAX_ITEMS} errors or {MAX_BYTES} bytes"));
         }
         let what = match &texts[..] {
             [one] => one.clone(),

@@ -38,8 +38,9 @@ pub(crate) struct Store(Arc<RwLock<State>>);
 struct State {
     revision: u64,
     tables: HashMap<TableName, Table>,
-    /// So many changes are kept per table.
-    history: usize,
+    limits: HistoryLimits,
+    /// Size of the changes of all tables.
+    history_bytes: usize,
     log: Option<Log>,
     /// Which changes the feed is about.
     notable: Notable,
@@ -47,6 +48,15 @@ struct State {
     last_notable: u64,
     /// Marked changed by each of them.
     grown: watch::Sender<()>,
+}
+
+/// Limits of the changes that a store keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HistoryLimits {
+    /// Most changes of each table.
+    pub(crate) changes: usize,
+    /// Most bytes of the changes of all tables together. The last change of each table stays in any case.
+    pub(crate) bytes: usize,
 }
 
 /// Whether a change to an object of a table, from the one state to the other, is for the feed: most are not, and waking its reader costs
@@ -64,6 +74,8 @@ struct Table {
 #[derive(Clone)]
 struct Changes {
     list: VecDeque<Arc<Change>>,
+    /// Size of the list.
+    bytes: usize,
     /// What happened after this revision is in `list`.
     floor: u64,
     /// The last change that no longer is. Who has seen it missed nothing, even if `compact` moved the floor further.
@@ -85,6 +97,17 @@ impl Change {
     pub(crate) fn key(&self) -> &Key {
         let object = self.after.as_ref().or(self.before.as_ref());
         &object.expect("a change has a state before or after it").key
+    }
+
+    /// Returns the number of bytes that are freed when history drops the change. The object after it is in use: the table has it,
+    /// or the next change.
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.before.as_ref().map_or(0, |object| object.size())
+    }
+
+    /// Returns the size of the object that a watch event of the change shows.
+    fn shown_size(&self) -> usize {
+        self.after.as_ref().or(self.before.as_ref()).map_or(0, |object| object.size())
     }
 }
 
@@ -115,12 +138,13 @@ pub(crate) struct Expired {
 }
 
 impl Store {
-    /// An empty store that keeps `history` changes per table, and whose feed has those that are `notable`.
-    pub(crate) fn new(history: usize, notable: Notable) -> Self {
+    /// Creates an empty store. Its feed has the changes that are `notable`.
+    pub(crate) fn new(limits: HistoryLimits, notable: Notable) -> Self {
         Self(Arc::new(RwLock::new(State {
             revision: 1,
             tables: HashMap::new(),
-            history,
+            limits,
+            history_bytes: 0,
             log: None,
             notable,
             last_notable: 0,
@@ -135,7 +159,8 @@ impl Store {
         Self(Arc::new(RwLock::new(State {
             revision: state.revision,
             tables,
-            history: state.history,
+            limits: state.limits,
+            history_bytes: state.history_bytes,
             log: None,
             notable: state.notable,
             last_notable: state.last_notable,
@@ -153,16 +178,17 @@ impl Store {
     /// Drop a table. What is in it is removed; its watchers come to an end once they have read that too. On error it is still there.
     pub(crate) fn drop_table(&self, name: &str) -> std::io::Result<()> {
         let mut state = self.0.write();
-        let State { revision, tables, log, history, .. } = &mut *state;
+        let State { revision, tables, log, limits, history_bytes, .. } = &mut *state;
         let Some(table) = tables.get(name) else { return Ok(()) };
         if let Some(log) = log {
             log.drop_table(name, *revision + table.objects.len() as u64)?;
         }
         let Some(mut table) = tables.remove(name) else { return Ok(()) };
+        *history_bytes -= table.changes.bytes;
         for object in std::mem::take(&mut table.objects).into_values() {
             *revision += 1;
             let removal = Change { revision: *revision, before: Some(object), after: None, notable: false };
-            table.changes.push(Arc::new(removal), *history);
+            table.changes.push(Arc::new(removal), limits.changes);
         }
         table.grown.send_replace(Some(table.changes));
         Ok(())
@@ -213,7 +239,7 @@ impl Store {
         guard: Option<Guard<'_>>,
     ) -> Result<Arc<Change>, Refused> {
         let mut state = self.0.write();
-        let State { revision, tables, history, log, notable, last_notable, grown } = &mut *state;
+        let State { revision, tables, limits, history_bytes, log, notable, last_notable, grown } = &mut *state;
         if let Some(Guard { table, object }) = guard {
             let now = tables.get(table).and_then(|table| table.objects.get(&object.key));
             if now.map(|now| now.revision) != Some(object.revision) {
@@ -243,11 +269,14 @@ impl Store {
             (None, Entry::Vacant(_)) => {}
         }
         let change = Arc::new(Change { revision: next, before, after, notable });
-        table.changes.push(change.clone(), *history);
+        *history_bytes -= table.changes.bytes;
+        table.changes.push(change.clone(), limits.changes);
+        *history_bytes += table.changes.bytes;
         if notable {
             *last_notable = next;
         }
         let table_grown = table.grown.clone();
+        trim(tables, history_bytes, limits.bytes);
         let grown = notable.then(|| grown.clone());
         if let Some(log) = log
             && log.wants_snapshot()
@@ -301,6 +330,21 @@ impl Store {
         for table in state.tables.values_mut() {
             table.changes.forget(revision);
         }
+        state.history_bytes = state.tables.values().map(|table| table.changes.bytes).sum();
+    }
+}
+
+/// Drops changes until all tables together have at most `limit` bytes of them. Each is the oldest one of the table that has the
+/// most bytes, so that large objects of one table do not expire the watchers of others. Watchers have not seen the last change
+/// of a table yet, so it stays.
+fn trim(tables: &mut HashMap<TableName, Table>, bytes: &mut usize, limit: usize) {
+    while *bytes > limit {
+        let largest = tables.values_mut().map(|table| &mut table.changes).filter(|changes| changes.list.len() > 1);
+        let Some(changes) = largest.max_by_key(|changes| changes.bytes) else { return };
+        let Some(oldest) = changes.list.front().map(|change| change.revision) else { return };
+        *bytes -= changes.bytes;
+        changes.forget(oldest);
+        *bytes += changes.bytes;
     }
 }
 
@@ -311,6 +355,7 @@ impl Changes {
     }
 
     fn push(&mut self, change: Arc<Change>, history: usize) {
+        self.bytes += change.size();
         self.list.push_back(change);
         while self.list.len() > history
             && let Some(first) = self.list.front()
@@ -321,6 +366,7 @@ impl Changes {
 
     fn forget(&mut self, revision: u64) {
         while let Some(change) = self.list.pop_front_if(|change| change.revision <= revision) {
+            self.bytes -= change.size();
             self.forgotten = change.revision;
             if change.notable {
                 self.forgotten_notable = change.revision;
@@ -332,7 +378,7 @@ impl Changes {
 
 impl Table {
     fn new(floor: u64) -> Self {
-        let changes = Changes { list: VecDeque::new(), floor, forgotten: 0, forgotten_notable: 0 };
+        let changes = Changes { list: VecDeque::new(), bytes: 0, floor, forgotten: 0, forgotten_notable: 0 };
         Self { objects: BTreeMap::new(), changes, grown: watch::Sender::default() }
     }
 
@@ -372,8 +418,9 @@ impl Cursor {
         self.seen > self.store.revision()
     }
 
-    /// What there is, without waiting; `None` if that is nothing, and then [`Self::seen`] is the store's revision.
-    pub(crate) fn try_next(&mut self, limit: usize) -> Option<Next> {
+    /// Returns at most `limit` changes without waiting, and no more once their objects have `bytes`. `None` if there are none; then
+    /// [`Self::seen`] is the store's revision.
+    pub(crate) fn try_next(&mut self, limit: usize, bytes: usize) -> Option<Next> {
         let state = self.store.0.read();
         let last = self.grown.borrow_and_update();
         let log = match &*last {
@@ -384,7 +431,13 @@ impl Cursor {
             return Some(Next::Expired(Expired { floor: log.floor }));
         }
         let first = log.list.partition_point(|change| change.revision <= self.seen);
-        let changes: Vec<_> = log.list.range(first..).take(limit).cloned().collect();
+        let mut size = 0;
+        let fits = |change: &&Arc<Change>| {
+            let fits = size < bytes;
+            size += change.shown_size();
+            fits
+        };
+        let changes: Vec<_> = log.list.range(first..).take(limit).take_while(fits).cloned().collect();
         match changes.last() {
             Some(last) => self.seen = last.revision,
             None if last.is_some() => return Some(Next::End),

@@ -3,11 +3,12 @@
 //! Where no recording says which status that is, it is read from Kubernetes' apimachinery; a comment says so.
 
 mod bodies;
+mod large;
 mod options;
 
 use crate::support::*;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
 

@@ -12,6 +12,10 @@ use kube::{
     discovery::ApiResource,
 };
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 async fn client(kubeconfig: &Path) -> Client {
     let read = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
@@ -61,6 +65,20 @@ async fn it_stops_at_either_signal_with_watches_open() {
         }
         assert!(!path.exists());
     }
+}
+
+/// A request that is in flight keeps the program for some seconds after the first signal.
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let scratch = Scratch::new();
+    let process = Process::start(&scratch, &[]);
+    let mut stream = TcpStream::connect(process.address()).await.expect("a connection");
+    let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("a request");
+    // The server asks for the body, and waits for it.
+    stream.read_exact(&mut [0; 12]).await.expect("an interim answer");
+    process.signal("INT");
+    assert_eq!(process.end_by("TERM").status.code(), Some(1));
 }
 
 #[tokio::test]

@@ -21,7 +21,11 @@ use steersman_apiserver::{
     ApiServer, Authenticator, Authority, Closed, Credentials, Fault, Identity, Kubeconfig, ListenError, Options,
     Running,
 };
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
 use tower_service::Service;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -281,4 +285,51 @@ async fn heads_have_no_body() {
             assert_eq!(head.headers["content-length"], whole.text.len().to_string().as_str(), "{path}");
         }
     }
+}
+
+/// Starts a request whose body has these parts, each after a pause, and then does not end.
+async fn unfinished(server: &ApiServer, parts: usize, pause: Duration) -> (u16, Duration) {
+    let started = Instant::now();
+    let parts = stream::iter(0..parts).then(move |_| async move {
+        sleep(pause).await;
+        Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b" ")))
+    });
+    let body = StreamBody::new(Box::pin(parts.chain(stream::pending())));
+    let request = Request::post(CONFIG_MAPS).body(body).expect("a request");
+    let response = server.service().call(request).await.expect("an answer");
+    (response.status().as_u16(), started.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_pauses_or_does_not_end_is_answered_with_408() {
+    let server = start(None);
+    let (code, took) = unfinished(&server, 0, Duration::ZERO).await;
+    assert_eq!((code, took.as_secs()), (408, 30));
+    let (code, took) = unfinished(&server, 100, Duration::from_secs(20)).await;
+    assert_eq!((code, took.as_secs()), (408, 60));
+}
+
+/// Time passes when every task waits.
+#[tokio::test(start_paused = true)]
+async fn connections_with_unfinished_bodies_are_closed_and_not_waited_for() {
+    let server = start(None);
+    let running = open(&server, None).await;
+    let mut streams = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(running.addr()).await.expect("a connection");
+        let head =
+            format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.expect("a request");
+        stream.read_exact(&mut [0; 25]).await.expect("the server waits for the body");
+        streams.push(stream);
+    }
+    let started = Instant::now();
+    server.wait_idle().await;
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    for mut stream in streams {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an end");
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+    assert_eq!(server.journal().entries().last().expect("a request").code, 408);
 }

@@ -97,10 +97,14 @@ impl Process {
         Path::new(path.expect("it says what to type"))
     }
 
-    /// Send it a signal, `INT`, and wait for its end.
-    pub(crate) fn end_by(self, signal: &str) -> Ended {
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args(["-s", signal, &self.child.id().to_string()]).status().expect("kill");
         assert!(sent.success());
+    }
+
+    /// Send it a signal, `INT`, and wait for its end.
+    pub(crate) fn end_by(self, signal: &str) -> Ended {
+        self.signal(signal);
         self.ended()
     }
 

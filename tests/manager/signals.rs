@@ -20,6 +20,9 @@ async fn helper_runs_until_a_signal() -> anyhow::Result<()> {
     let manager = builder(&server).grace_period(None).build()?;
     manager.add(Stage::Leader, "work", async move |cx: RunContext| {
         println!("{PREFIX}up");
+        while kind == "blocked" {
+            std::thread::park();
+        }
         cx.stopped().await;
         println!("{PREFIX}stopping");
         if kind == "polite" { Ok(()) } else { pending().await }
@@ -102,6 +105,18 @@ fn the_second_signal_ends_the_process_at_once_with_status_1() -> anyhow::Result<
         assert_eq!(program.ends()?.code(), Some(1), "{first} and {second}");
         assert!(program.until_it_says("stopped").is_err());
     }
+    Ok(())
+}
+
+/// The helper's runtime has one thread, which never returns to the runtime.
+#[test]
+fn the_second_signal_ends_a_process_whose_runtime_is_blocked() -> anyhow::Result<()> {
+    let mut program = Program::start("blocked")?;
+    program.until_it_says("up")?;
+    // Two signals of one kind could be merged into one.
+    program.signal("TERM")?;
+    program.signal("INT")?;
+    assert_eq!(program.ends()?.code(), Some(1));
     Ok(())
 }
 

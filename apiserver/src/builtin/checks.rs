@@ -4,7 +4,7 @@ use super::cells::{items, text};
 use super::services::NO_ADDRESS;
 use super::validate::{at, bad_selector, one_of, port_number};
 use crate::schema::quantity::{self, Quantity};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ use std::net::IpAddr;
 const MOST_PRIORITY: i64 = 1_000_000_000;
 
 /// A change of these is refused; what they would become is not told.
-fn kept(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<FieldError> {
-    let Some(old) = old else { return Vec::new() };
+fn kept(object: &Value, old: Option<&Value>, fields: &[&str]) -> FieldErrors {
+    let Some(old) = old else { return FieldErrors::new() };
     let changed = fields.iter().filter(|field| object[**field] != old[**field]);
     changed.map(|field| FieldError::invalid(*field, &Value::Null, "field is immutable")).collect()
 }
@@ -26,8 +26,8 @@ fn within(path: &str, error: Option<FieldError>) -> Option<FieldError> {
     })
 }
 
-pub(super) fn priority_class(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn priority_class(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (name, value) = (text(object, "/metadata/name"), object["value"].as_i64().unwrap_or_default());
     if let Some(old) = old {
         if object["value"] != old["value"] {
@@ -49,8 +49,8 @@ pub(super) fn priority_class(object: &Value, old: Option<&Value>) -> Vec<FieldEr
     errors
 }
 
-pub(super) fn storage_class(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn storage_class(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if text(object, "/provisioner").is_empty() {
         errors.push(FieldError::required("provisioner", ""));
     }
@@ -60,8 +60,8 @@ pub(super) fn storage_class(object: &Value, old: Option<&Value>) -> Vec<FieldErr
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-pub(super) fn volume_claim(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn volume_claim(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let modes = items(object, "/spec/accessModes");
     if modes.is_empty() {
         errors.push(FieldError::required("spec.accessModes", "at least 1 access mode is required"));
@@ -97,8 +97,8 @@ pub(super) fn volume_claim(object: &Value, old: Option<&Value>) -> Vec<FieldErro
     errors
 }
 
-pub(super) fn volume(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn volume(object: &Value, _: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if items(object, "/spec/accessModes").is_empty() {
         errors.push(FieldError::required("spec.accessModes", ""));
     }
@@ -128,10 +128,10 @@ pub(super) fn volume(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// Amounts are not negative, and what is counted is counted in whole numbers.
-pub(super) fn quota(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn quota(object: &Value, _: Option<&Value>) -> FieldErrors {
     let counted = ["pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"];
     let also = ["persistentvolumeclaims", "services.nodeports", "services.loadbalancers"];
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (name, value) in at(object, "spec.hard").as_object().into_iter().flatten() {
         let Some(amount) = quantity::of(value) else { continue };
         let field = format!("spec.hard[{name}]");
@@ -147,8 +147,8 @@ pub(super) fn quota(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// What is least is not above what is most, nor above what is given.
-pub(super) fn limit_range(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn limit_range(object: &Value, _: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (index, item) in items(object, "/spec/limits").iter().enumerate() {
         for (name, value) in item["min"].as_object().into_iter().flatten() {
             let amount = |list: &str| -> Option<Quantity> { quantity::of(item.get(list)?.get(name)?) };
@@ -172,8 +172,8 @@ pub(super) fn limit_range(object: &Value, _: Option<&Value>) -> Vec<FieldError> 
     errors
 }
 
-pub(super) fn webhooks(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn webhooks(object: &Value, _: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (index, hook) in items(object, "/webhooks").iter().enumerate() {
         let field = |name: &str| format!("webhooks[{index}].{name}");
         let effects = ["None", "NoneOnDryRun"];
@@ -201,8 +201,8 @@ pub(super) fn webhooks(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn endpoints(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn endpoints(object: &Value, _: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (index, subset) in items(object, "/subsets").iter().enumerate() {
         for (place, address) in items(subset, "/addresses").iter().enumerate() {
             let (ip, field) = (&address["ip"], format!("subsets[{index}].addresses[{place}].ip"));
@@ -218,7 +218,7 @@ pub(super) fn endpoints(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn endpoint_slice(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn endpoint_slice(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = kept(object, old, &["addressType"]);
     if old.is_none() {
         errors.extend(one_of(object, "addressType", &["FQDN", "IPv4", "IPv6"]));
@@ -231,13 +231,13 @@ pub(super) fn endpoint_slice(object: &Value, old: Option<&Value>) -> Vec<FieldEr
     errors
 }
 
-pub(super) fn ingress(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn ingress(object: &Value, _: Option<&Value>) -> FieldErrors {
     let rules = items(object, "/spec/rules");
     if rules.is_empty() && at(object, "spec.defaultBackend").is_null() {
         let why = "either `defaultBackend` or `rules` must be specified";
-        return vec![FieldError::invalid("spec", &Value::Null, why)];
+        return FieldError::invalid("spec", &Value::Null, why).into();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (index, rule) in rules.iter().enumerate() {
         for (place, path) in items(rule, "/http/paths").iter().enumerate() {
             errors.extend(ingress_path(path, &format!("spec.rules[{index}].http.paths[{place}]")));
@@ -246,8 +246,8 @@ pub(super) fn ingress(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-fn ingress_path(path: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn ingress_path(path: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     match text(path, "/pathType") {
         "" => errors.push(FieldError::required(format!("{field}.pathType"), "pathType must be specified")),
         "Exact" | "Prefix" if !text(path, "/path").starts_with('/') => {
@@ -272,7 +272,7 @@ fn ingress_path(path: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn network_policy(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn network_policy(object: &Value, _: Option<&Value>) -> FieldErrors {
     let mut errors = bad_selector(at(object, "spec.podSelector"), "spec.podSelector");
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
         for (index, rule) in items(object, &format!("/spec/{rules}")).iter().enumerate() {
@@ -297,7 +297,7 @@ pub(super) fn network_policy(object: &Value, _: Option<&Value>) -> Vec<FieldErro
 mod tests {
     use super::*;
 
-    fn fields(errors: Vec<FieldError>) -> Vec<String> {
+    fn fields(errors: FieldErrors) -> Vec<String> {
         errors.into_iter().map(|it| it.field).collect()
     }
 

@@ -74,7 +74,9 @@ pub(crate) fn rule(kind: &str) -> Option<Rule> {
         "core.v1.PodSpec" => Some(account),
         "core.v1.Container" | "core.v1.EphemeralContainer" => Some(container),
         "core.v1.Volume" => Some(volume),
-        "core.v1.ResourceRequirements" | "core.v1.VolumeResourceRequirements" => Some(resources),
+        "core.v1.ResourceRequirements" | "core.v1.VolumeResourceRequirements" | "core.v1.ResourceQuotaSpec" => {
+            Some(resources)
+        }
         "core.v1.LoadBalancerIngress" => Some(ingress),
         "core.v1.ServicePort" => Some(service_port),
         "core.v1.ServiceSpec" => Some(affinity),
@@ -121,7 +123,7 @@ fn volume(volume: &mut Map<String, Value>) {
 
 /// Amounts of resources are no finer than thousandths.
 fn resources(resources: &mut Map<String, Value>) {
-    for list in ["limits", "requests"] {
+    for list in ["limits", "requests", "hard"] {
         let list = resources.get_mut(list).and_then(Value::as_object_mut);
         for (_, amount) in list.into_iter().flatten() {
             if let Some(finer) = quantity::of(amount).filter(|it| it.in_thousandths() != *it) {

@@ -6,7 +6,7 @@ use super::cells::text;
 use super::prepare::fill;
 use super::validate::{at, immutable};
 use crate::meta::names;
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 /// The group of the newer view.
@@ -60,11 +60,11 @@ fn rename(event: &mut Value, api_version: &str, names: impl Iterator<Item = (&'s
 }
 
 /// An event as it is stored, written through the core view.
-pub(super) fn validate(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate(object: &Value, _: Option<&Value>) -> FieldErrors {
     stored_event(object, "reportingComponent")
 }
 
-fn stored_event(object: &Value, reporter: &str) -> Vec<FieldError> {
+fn stored_event(object: &Value, reporter: &str) -> FieldErrors {
     let involved = at(object, "involvedObject.namespace").as_str().unwrap_or_default();
     let own = text(object, "/metadata/namespace");
     let new = !text(object, "/eventTime").is_empty();
@@ -75,7 +75,7 @@ fn stored_event(object: &Value, reporter: &str) -> Vec<FieldError> {
         (_, true) => true,
         (involved, false) => involved == own,
     };
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !fits {
         let why = "does not match event.namespace";
         errors.push(FieldError::invalid("involvedObject.namespace", &json!(involved), why));
@@ -113,7 +113,7 @@ fn too_many_characters(field: &str, most: usize) -> FieldError {
 }
 
 /// An event as it is stored, written through the newer view, which is stricter.
-pub(super) fn validate_new(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate_new(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = stored_event(object, "reportingController");
     let series = &object["series"];
     if !series.is_null() && old.is_none_or(|old| old["series"] != *series) {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_new_event_says_who_tells_it_and_leaves_old_fields_alone() {
-        let fields = |errors: Vec<FieldError>| errors.into_iter().map(|it| it.field).collect::<Vec<_>>();
+        let fields = |errors: FieldErrors| errors.into_iter().map(|it| it.field).collect::<Vec<_>>();
         assert!(validate(&stored(), None).is_empty());
         assert_eq!(fields(validate_new(&stored(), None)), ["firstTimestamp", "lastTimestamp", "count", "source"]);
         let mut silent = stored();

@@ -3,7 +3,10 @@
 //! It runs after the object has been prepared and before it is validated. Whatever it gives out is held only by being
 //! stored, so whoever runs it for a kind that takes from a pool holds [`Core::allocation`] until then.
 
-use super::{pods, services};
+use super::{
+    pods,
+    services::{self, AllocationError},
+};
 use crate::{
     catalog::table_name,
     object::Head,
@@ -26,12 +29,16 @@ pub(crate) enum Needs {
 
 /// Fills into an object what it needs of others.
 pub(crate) fn settle(core: &Core, needs: Needs, name: &str, object: &mut Value, old: Option<&Value>) -> Result<()> {
-    let invalid = |errors| Failure::invalid("", "Service", name, errors);
     match needs {
         Needs::Addresses => {
             let others = all(core, "", "services", object["metadata"]["uid"].as_str().unwrap_or_default());
             let mut draw = |below| core.random(|random| random.random_range(0..below));
-            services::allocate(object, &others, &mut draw).map_err(invalid)
+            services::allocate(object, &others, &mut draw).map_err(|error| match error {
+                AllocationError::Invalid(error) => Failure::invalid("", "Service", name, [error]),
+                AllocationError::NodePortsExhausted => {
+                    Failure::internal("failed to allocate a nodePort: range is full")
+                }
+            })
         }
         Needs::Priority if old.is_none() => {
             let classes = all(core, "scheduling.k8s.io", "priorityclasses", "");

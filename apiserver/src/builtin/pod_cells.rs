@@ -4,6 +4,7 @@ use super::age;
 use super::cells::{NONE, has_condition, items, number, text};
 use crate::clock::Clock;
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// What the containers of a pod come to.
 #[derive(Debug, Default)]
@@ -74,11 +75,12 @@ fn summary(pod: &Value) -> Summary {
 fn initializing(pod: &Value, it: &mut Summary) -> bool {
     let specs = items(pod, "/spec/initContainers");
     // One that restarts always runs beside the others: a sidecar.
-    let is_sidecar = |name| specs.iter().any(|it| text(it, "/name") == name && text(it, "/restartPolicy") == "Always");
-    it.total += specs.iter().filter(|it| text(it, "/restartPolicy") == "Always").count();
+    let sidecars = || specs.iter().filter(|it| text(it, "/restartPolicy") == "Always");
+    let names: HashSet<_> = sidecars().map(|it| text(it, "/name")).collect();
+    it.total += sidecars().count();
     let mut before = (0, String::new());
     for (index, container) in items(pod, "/status/initContainerStatuses").iter().enumerate() {
-        let sidecar = is_sidecar(text(container, "/name"));
+        let sidecar = names.contains(text(container, "/name"));
         count_restarts(container, it);
         if sidecar {
             before = (it.restarts, it.ended.clone());

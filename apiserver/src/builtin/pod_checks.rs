@@ -4,8 +4,9 @@ use super::cells::{items, text};
 use super::validate::{at, one_of, port_number};
 use crate::meta::names;
 use crate::schema::quantity::{self, Quantity};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 const RESTARTS: &[&str] = &["Always", "OnFailure", "Never"];
 const DNS: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -13,10 +14,11 @@ const PULLS: &[&str] = &["Always", "IfNotPresent", "Never"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
 /// All that is wrong with the spec at a dotted path of an object.
-pub(super) fn spec(object: &Value, path: &str) -> Vec<FieldError> {
+pub(super) fn spec(object: &Value, path: &str) -> FieldErrors {
     let spec = at(object, path);
     let volumes = items(spec, "/volumes");
     let mut errors = unique_names(volumes, &format!("{path}.volumes"), |_| Vec::new());
+    let volumes: HashSet<_> = volumes.iter().map(|volume| text(volume, "/name")).collect();
     if items(spec, "/containers").is_empty() {
         errors.push(FieldError::required(format!("{path}.containers"), ""));
     }
@@ -25,7 +27,7 @@ pub(super) fn spec(object: &Value, path: &str) -> Vec<FieldError> {
         let field = format!("{path}.{list}");
         let all = containers.iter().enumerate();
         errors.extend(unique_names(containers, &field, names::label));
-        errors.extend(all.flat_map(|(index, it)| container(it, &format!("{field}[{index}]"), volumes)));
+        errors.extend(all.flat_map(|(index, it)| container(it, &format!("{field}[{index}]"), &volumes)));
     }
     errors.extend(within(path, one_of(spec, "restartPolicy", RESTARTS)));
     match text(spec, "/dnsPolicy") {
@@ -49,11 +51,11 @@ pub(super) fn spec(object: &Value, path: &str) -> Vec<FieldError> {
 }
 
 /// A token needs an account: asked of pods, not of templates.
-pub(super) fn tokens(pod: &Value) -> Vec<FieldError> {
+pub(super) fn tokens(pod: &Value) -> FieldErrors {
     if !text(pod, "/spec/serviceAccountName").is_empty() {
-        return Vec::new();
+        return FieldErrors::new();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (volume, it) in items(pod, "/spec/volumes").iter().enumerate() {
         let sources = items(it, "/projected/sources").iter().enumerate();
         for (source, _) in sources.filter(|(_, source)| !source["serviceAccountToken"].is_null()) {
@@ -72,15 +74,16 @@ fn within(path: &str, error: Option<FieldError>) -> Option<FieldError> {
 }
 
 /// Every item has a name of its own, of which `rule` says what is wrong with it.
-fn unique_names(list: &[Value], path: &str, rule: fn(&str) -> Vec<String>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn unique_names(list: &[Value], path: &str, rule: fn(&str) -> Vec<String>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = HashSet::new();
     for (index, item) in list.iter().enumerate() {
         let (name, field) = (&item["name"], format!("{path}[{index}].name"));
         match name.as_str().unwrap_or_default() {
             "" => errors.push(FieldError::required(field, "")),
             text => {
                 errors.extend(rule(text).iter().map(|why| FieldError::invalid(&*field, name, why)));
-                if list[..index].iter().any(|other| other["name"] == *name) {
+                if !seen.insert(text) {
                     errors.push(FieldError::duplicate(field, name));
                 }
             }
@@ -90,8 +93,8 @@ fn unique_names(list: &[Value], path: &str, rule: fn(&str) -> Vec<String>) -> Ve
 }
 
 /// What is wrong with a container but for its name.
-fn container(container: &Value, path: &str, volumes: &[Value]) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn container(container: &Value, path: &str, volumes: &HashSet<&str>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let image = text(container, "/image");
     if image.is_empty() {
         errors.push(FieldError::required(format!("{path}.image"), ""));
@@ -114,7 +117,7 @@ fn container(container: &Value, path: &str, volumes: &[Value]) -> Vec<FieldError
         let field = format!("{path}.volumeMounts[{index}]");
         match text(mount, "/name") {
             "" => errors.push(FieldError::required(format!("{field}.name"), "")),
-            name if volumes.iter().all(|volume| text(volume, "/name") != name) => {
+            name if !volumes.contains(name) => {
                 errors.push(FieldError::not_found(format!("{field}.name"), &json!(name)));
             }
             _ => {}
@@ -131,8 +134,8 @@ fn container(container: &Value, path: &str, volumes: &[Value]) -> Vec<FieldError
     errors
 }
 
-fn resources(resources: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn resources(resources: &Value, path: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let amounts = |list: &str| resources[list].as_object().into_iter().flatten();
     let amount = |list: &str, name: &str| -> Option<Quantity> { quantity::of(resources.get(list)?.get(name)?) };
     for list in ["limits", "requests"] {
@@ -154,11 +157,11 @@ fn resources(resources: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-fn probe(probe: &Value, path: &str) -> Vec<FieldError> {
+fn probe(probe: &Value, path: &str) -> FieldErrors {
     if probe.is_null() {
-        return Vec::new();
+        return FieldErrors::new();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
     if handlers.iter().all(|handler| probe[handler].is_null()) {
         errors.push(FieldError::required(path, "must specify a handler type"));

@@ -5,8 +5,9 @@ use super::pod_checks;
 use super::prepare::{fill, list, put};
 use super::validate::at;
 use crate::schema::quantity::{self, Quantity};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// The classes that every server has.
 const SYSTEM_CLASSES: &[(&str, i64)] =
@@ -133,7 +134,7 @@ fn quality_of_service(pod: &Value) -> &'static str {
 }
 
 /// A pod is refused without containers; afterwards little of it may change.
-pub(super) fn validate(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = pod_checks::spec(object, "spec");
     let Some(old) = old else {
         errors.extend(pod_checks::tokens(object));
@@ -147,9 +148,9 @@ pub(super) fn validate(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
             return errors;
         }
     }
-    let tolerations = |pod: &Value| items(pod, "/spec/tolerations").to_vec();
-    let added = tolerations(object);
-    if !tolerations(old).iter().all(|kept| added.contains(kept)) {
+    let tolerations =
+        |pod: &Value| -> HashSet<String> { items(pod, "/spec/tolerations").iter().map(ToString::to_string).collect() };
+    if !tolerations(old).is_subset(&tolerations(object)) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden("spec.tolerations", why));
     }
@@ -191,7 +192,7 @@ fn fixed(pod: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn fields(errors: Vec<FieldError>) -> Vec<String> {
+    fn fields(errors: FieldErrors) -> Vec<String> {
         errors.into_iter().map(|it| it.field).collect()
     }
 

@@ -3,28 +3,28 @@
 use super::cells::{items, text};
 use super::validate::one_of;
 use crate::clock::Clock;
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 
 const GROUP: &[&str] = &["rbac.authorization.k8s.io"];
 
-pub(super) fn role(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn role(object: &Value, _: Option<&Value>) -> FieldErrors {
     rules(object, true)
 }
 
 /// An aggregated role's rules are the server's own, but no less valid.
-pub(super) fn cluster_role(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn cluster_role(object: &Value, _: Option<&Value>) -> FieldErrors {
     rules(object, false)
 }
 
-fn rules(object: &Value, namespaced: bool) -> Vec<FieldError> {
+fn rules(object: &Value, namespaced: bool) -> FieldErrors {
     let rules = items(object, "/rules").iter().enumerate();
     rules.flat_map(|(index, rule)| bad_rule(rule, &format!("rules[{index}]"), namespaced)).collect()
 }
 
-fn bad_rule(rule: &Value, field: &str, namespaced: bool) -> Vec<FieldError> {
+fn bad_rule(rule: &Value, field: &str, namespaced: bool) -> FieldErrors {
     let has = |key: &str| rule[key].as_array().is_some_and(|list| !list.is_empty());
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut require = |key: &str, why: &str| {
         if !has(key) {
             errors.push(FieldError::required(format!("{field}.{key}"), why));
@@ -48,16 +48,16 @@ fn bad_rule(rule: &Value, field: &str, namespaced: bool) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn role_binding(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn role_binding(object: &Value, old: Option<&Value>) -> FieldErrors {
     binding(object, old, &["Role", "ClusterRole"], true)
 }
 
-pub(super) fn cluster_role_binding(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn cluster_role_binding(object: &Value, old: Option<&Value>) -> FieldErrors {
     binding(object, old, &["ClusterRole"], false)
 }
 
-fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     errors.extend(one_of(object, "roleRef.apiGroup", GROUP));
     errors.extend(one_of(object, "roleRef.kind", roles));
     for (index, subject) in items(object, "/subjects").iter().enumerate() {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn fields(errors: Vec<FieldError>) -> Vec<String> {
+    fn fields(errors: FieldErrors) -> Vec<String> {
         errors.into_iter().map(|it| it.field).collect()
     }
 

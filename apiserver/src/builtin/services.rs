@@ -7,8 +7,9 @@ use super::cells::{items, text};
 use super::prepare::{fill, list, put};
 use super::validate::{at, one_of, port_number};
 use crate::meta::names;
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Map, Value, json};
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -65,14 +66,21 @@ fn keep_allocated(service: &mut Value, old: &Value) {
         }
     }
     if has_node_ports(service) && has_node_ports(old) {
-        let same = |port: &Value, other: &Value| ["port", "protocol"].iter().all(|field| port[field] == other[field]);
+        let mut allocated: HashMap<_, &Value> = HashMap::new();
+        for port in items(old, "/spec/ports") {
+            allocated.entry(protocol_and_number(port)).or_insert(&port["nodePort"]);
+        }
         for port in list(service, "/spec/ports").filter(|port| port["nodePort"].is_null()) {
-            let before = items(old, "/spec/ports").iter().find(|other| same(port, other));
-            if let Some(number) = before.and_then(|before| before.get("nodePort")) {
-                port["nodePort"] = number.clone();
+            if let Some(number) = allocated.get(&protocol_and_number(port)).filter(|number| !number.is_null()) {
+                port["nodePort"] = (*number).clone();
             }
         }
     }
+}
+
+/// Returns the two fields that are unique among the ports of a service.
+fn protocol_and_number(port: &Value) -> (String, Option<i64>) {
+    (text(port, "/protocol").to_owned(), port["port"].as_i64())
 }
 
 /// What only the former type needed goes, unless it was changed too: then it is refused.
@@ -83,8 +91,9 @@ fn drop_what_no_longer_applies(service: &mut Value, old: &Value) {
     }
     if has_node_ports(old) && !has_node_ports(service) {
         gone.push("externalTrafficPolicy");
+        let allocated: HashSet<_> = items(old, "/spec/ports").iter().map(|port| port["nodePort"].as_u64()).collect();
         for port in list(service, "/spec/ports") {
-            let known = items(old, "/spec/ports").iter().any(|other| other["nodePort"] == port["nodePort"]);
+            let known = allocated.contains(&port["nodePort"].as_u64());
             if let (true, Some(port)) = (known, port.as_object_mut()) {
                 port.remove("nodePort");
             }
@@ -99,12 +108,25 @@ fn drop_what_no_longer_applies(service: &mut Value, old: &Value) {
     }
 }
 
+/// Why a service cannot get the addresses or ports that it needs.
+#[derive(Debug)]
+pub(super) enum AllocationError {
+    Invalid(FieldError),
+    NodePortsExhausted,
+}
+
+impl From<FieldError> for AllocationError {
+    fn from(error: FieldError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
 /// Gives out what a service needs: addresses and ports that none of the `others` has. `draw` picks below a number.
 pub(super) fn allocate(
     service: &mut Value,
     others: &[Value],
     draw: &mut dyn FnMut(usize) -> usize,
-) -> Result<(), Vec<FieldError>> {
+) -> Result<(), AllocationError> {
     if kind(service) == "ExternalName" || !service["spec"].is_object() {
         return Ok(());
     }
@@ -115,7 +137,7 @@ pub(super) fn allocate(
     let asked: Vec<_> = items(service, "/spec/clusterIPs").to_vec();
     for (index, address) in asked.iter().enumerate().filter(|(_, address)| *address != "None") {
         if address.as_str().is_none_or(|address| address.parse::<IpAddr>().is_err()) {
-            return Err(vec![FieldError::invalid(format!("spec.clusterIPs[{index}]"), address, NO_ADDRESS)]);
+            return Err(FieldError::invalid(format!("spec.clusterIPs[{index}]"), address, NO_ADDRESS).into());
         }
     }
     fill(service, "spec.ipFamilies", families);
@@ -133,7 +155,7 @@ fn address(
     asked: &[Value],
     others: &[Value],
     draw: &mut dyn FnMut(usize) -> usize,
-) -> Result<(), Vec<FieldError>> {
+) -> Result<(), AllocationError> {
     // The first address is that of the server itself.
     let range = (1..=254).map(|last| Ipv4Addr::new(10, 0, 0, last));
     let taken = |address: &str| others.iter().any(|other| text(other, "/spec/clusterIP") == address);
@@ -147,12 +169,12 @@ fn address(
             _ => return Ok(()),
         };
         let why = format!("failed to allocate IP {wanted}: {why}");
-        return Err(vec![FieldError::invalid("spec.clusterIPs", &json!(asked), why)]);
+        return Err(FieldError::invalid("spec.clusterIPs", &json!(asked), why).into());
     }
     let free: Vec<_> = range.skip(1).map(|it| it.to_string()).filter(|it| !taken(it)).collect();
     if free.is_empty() {
         let why = "failed to allocate a serviceIP: range is full";
-        return Err(vec![FieldError::invalid("spec.clusterIPs", &json!(asked), why)]);
+        return Err(FieldError::invalid("spec.clusterIPs", &json!(asked), why).into());
     }
     let given = &free[draw(free.len())];
     put(service, "spec.clusterIP", given.as_str());
@@ -165,11 +187,11 @@ fn ports(
     others: &[Value],
     wanted: bool,
     draw: &mut dyn FnMut(usize) -> usize,
-) -> Result<(), Vec<FieldError>> {
+) -> Result<(), AllocationError> {
     let numbers = |service: &Value| -> Vec<u64> {
         items(service, "/spec/ports").iter().filter_map(|port| port["nodePort"].as_u64()).collect()
     };
-    let mut taken: Vec<u64> = others.iter().flat_map(numbers).collect();
+    let mut taken: HashSet<u64> = others.iter().flat_map(numbers).collect();
     for (index, number) in items(service, "/spec/ports").iter().enumerate().map(|(at, port)| (at, &port["nodePort"])) {
         let Some(wanted) = number.as_u64() else { continue };
         let why = if !PORTS.contains(&u16::try_from(wanted).unwrap_or_default()) {
@@ -179,23 +201,21 @@ fn ports(
         } else {
             continue;
         };
-        return Err(vec![FieldError::invalid(format!("spec.ports[{index}].nodePort"), number, why)]);
+        return Err(FieldError::invalid(format!("spec.ports[{index}].nodePort"), number, why).into());
     }
     taken.extend(numbers(service));
+    let mut free: Vec<_> = PORTS.map(u64::from).filter(|port| !taken.contains(port)).collect();
     for port in list(service, "/spec/ports").filter(|port| wanted && port["nodePort"].is_null()) {
-        let free: Vec<_> = PORTS.map(u64::from).filter(|port| !taken.contains(port)).collect();
         if free.is_empty() {
-            break;
+            return Err(AllocationError::NodePortsExhausted);
         }
-        let given = free[draw(free.len())];
-        taken.push(given);
-        port["nodePort"] = given.into();
+        port["nodePort"] = free.remove(draw(free.len())).into();
     }
     Ok(())
 }
 
-pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let headless = text(service, "/spec/clusterIP") == "None";
     let ports = items(service, "/spec/ports");
     if ports.is_empty() && kind(service) != "ExternalName" && !headless {
@@ -210,7 +230,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> 
             errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.externalName", &json!(name), why)));
         }
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = HashSet::new();
     for (index, port) in ports.iter().enumerate() {
         errors.extend(bad_port(port, &format!("spec.ports[{index}]"), ports.len() > 1, &mut seen));
     }
@@ -237,8 +257,8 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> 
     errors
 }
 
-fn bad_port<'a>(port: &'a Value, field: &str, named: bool, seen: &mut Vec<&'a str>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn bad_port<'a>(port: &'a Value, field: &str, named: bool, seen: &mut HashSet<&'a str>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let name = text(port, "/name");
     if name.is_empty() {
         if named {
@@ -248,10 +268,9 @@ fn bad_port<'a>(port: &'a Value, field: &str, named: bool, seen: &mut Vec<&'a st
         let at = format!("{field}.name");
         let wrong = names::label(name);
         errors.extend(wrong.iter().map(|why| FieldError::invalid(&*at, &json!(name), why)));
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             errors.push(FieldError::duplicate(at, &json!(name)));
         }
-        seen.push(name);
     }
     errors.extend(port_number(&port["port"], &format!("{field}.port")));
     errors.extend(one_of(port, "protocol", &["SCTP", "TCP", "UDP"]).map(|mut error| {
@@ -262,7 +281,7 @@ fn bad_port<'a>(port: &'a Value, field: &str, named: bool, seen: &mut Vec<&'a st
     errors
 }
 
-fn target_port(target: &Value, field: &str) -> Vec<FieldError> {
+fn target_port(target: &Value, field: &str) -> FieldErrors {
     match target.as_str() {
         Some(name) => names::port(name).into_iter().map(|why| FieldError::invalid(field, target, why)).collect(),
         None => port_number(target, field).into_iter().collect(),
@@ -270,25 +289,26 @@ fn target_port(target: &Value, field: &str) -> Vec<FieldError> {
 }
 
 /// No two ports are the same number of the same protocol. The real server shows the second as Go has it, and only that.
-fn same_ports(ports: &[Value]) -> Vec<FieldError> {
-    let same = |(index, port): (usize, &Value)| {
-        let key = |it: &Value| (it["protocol"].clone(), it["port"].clone());
-        ports[..index].iter().any(|other| key(other) == key(port)).then(|| {
-            let (protocol, number) = key(port);
+fn same_ports(ports: &[Value]) -> FieldErrors {
+    let mut seen = HashSet::new();
+    let mut errors = FieldErrors::new();
+    for (index, port) in ports.iter().enumerate() {
+        if !seen.insert(protocol_and_number(port)) {
+            let (protocol, number) = (&port["protocol"], &port["port"]);
             let text = format!(
                 r#"{{"Name":"","Protocol":{protocol},"AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
             );
-            FieldError::duplicate_of(format!("spec.ports[{index}]"), &text)
-        })
-    };
-    ports.iter().enumerate().filter_map(same).collect()
+            errors.push(FieldError::duplicate_of(format!("spec.ports[{index}]"), &text));
+        }
+    }
+    errors
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn made(mut service: Value, old: Option<&Value>, others: &[Value]) -> Result<Value, Vec<FieldError>> {
+    fn made(mut service: Value, old: Option<&Value>, others: &[Value]) -> Result<Value, AllocationError> {
         prepare(&mut service, old);
         allocate(&mut service, others, &mut |_| 0)?;
         Ok(service["spec"].take())
@@ -302,8 +322,10 @@ mod tests {
         let second = made(service, None, &[json!({"spec": first})]).unwrap();
         assert_eq!(second["clusterIP"], "10.0.0.3");
         let wants = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.3"}});
-        let error = made(wants, None, &[json!({"spec": second})]).unwrap_err().remove(0).to_string();
-        assert!(error.ends_with("failed to allocate IP 10.0.0.3: provided IP is already allocated"), "{error}");
+        let Err(AllocationError::Invalid(error)) = made(wants, None, &[json!({"spec": second})]) else {
+            panic!("the address is taken")
+        };
+        assert!(error.body.ends_with("failed to allocate IP 10.0.0.3: provided IP is already allocated"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::peers::Needs;
 use super::warnings::{self, Warn};
 use super::{checks, events, pods, prepare, services, validate, workload_checks, workloads};
 use crate::resource::{Generation, NameRule, StatusRule};
-use crate::status::FieldError;
+use crate::status::FieldErrors;
 use serde_json::Value;
 
 /// A kind in one version.
@@ -29,8 +29,8 @@ pub(super) struct Row {
     /// `name`, or `name=path` where the stored object has the value elsewhere.
     pub(super) selectable: &'static [&'static str],
     pub(super) prepare: fn(&mut Value, Option<&Value>),
-    pub(super) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
-    pub(super) validate_status: fn(&Value) -> Vec<FieldError>,
+    pub(super) validate: fn(&Value, Option<&Value>) -> FieldErrors,
+    pub(super) validate_status: fn(&Value) -> FieldErrors,
     pub(super) needs: Needs,
     pub(super) warn: Warn,
     /// What is said to everyone who asks for it.
@@ -89,7 +89,7 @@ pub(super) const fn namespaced(group: &'static str, plural: &'static str, defini
         selectable: &[],
         prepare: prepare::nothing,
         validate: validate::nothing,
-        validate_status: |_| Vec::new(),
+        validate_status: |_| FieldErrors::new(),
         needs: Needs::Nothing,
         warn: |_| Vec::new(),
         deprecated: None,

@@ -3,7 +3,7 @@
 
 use super::cells::{items, text};
 use crate::meta::names;
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 const MAX_DATA: usize = 1 << 20;
 
 /// For kinds of which nothing is refused.
-pub(super) fn nothing(_: &Value, _: Option<&Value>) -> Vec<FieldError> {
-    Vec::new()
+pub(super) fn nothing(_: &Value, _: Option<&Value>) -> FieldErrors {
+    FieldErrors::new()
 }
 
 /// The value at a dotted path; null if there is none.
@@ -63,8 +63,8 @@ pub(super) fn count_or_share(object: &Value, path: &str) -> Option<FieldError> {
 }
 
 /// Refuses what is wrong in a label selector at `path`.
-pub(super) fn bad_selector(selector: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn bad_selector(selector: &Value, path: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (index, it) in items(selector, "/matchExpressions").iter().enumerate() {
         let field = format!("{path}.matchExpressions[{index}]");
         let none = items(it, "/values").is_empty();
@@ -88,15 +88,15 @@ pub(super) fn bad_selector(selector: &Value, path: &str) -> Vec<FieldError> {
 }
 
 /// What cannot change once an object says that it is immutable.
-fn frozen(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<FieldError> {
-    let Some(old) = old.filter(|old| old["immutable"] == true) else { return Vec::new() };
+fn frozen(object: &Value, old: Option<&Value>, fields: &[&str]) -> FieldErrors {
+    let Some(old) = old.filter(|old| old["immutable"] == true) else { return FieldErrors::new() };
     let changed = |field: &&&str| object[**field] != old[**field];
     let refused = |field: &&str| FieldError::forbidden(*field, "field is immutable when `immutable` is set");
     ["immutable"].iter().chain(fields).filter(changed).map(refused).collect()
 }
 
 /// Its finalizers are named as those of metadata are.
-pub(super) fn namespace(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn namespace(object: &Value, old: Option<&Value>) -> FieldErrors {
     let finalizers = items(object, "/spec/finalizers").iter().enumerate();
     let short =
         finalizers.filter(|(_, name)| !name.as_str().is_some_and(|name| name.contains('/') || name == "kubernetes"));
@@ -107,21 +107,22 @@ pub(super) fn namespace(object: &Value, old: Option<&Value>) -> Vec<FieldError> 
 }
 
 /// A namespace's phase says whether it is being deleted.
-pub(super) fn namespace_phase(object: &Value) -> Vec<FieldError> {
+pub(super) fn namespace_phase(object: &Value) -> FieldErrors {
     let (phase, why) = if text(object, "/metadata/deletionTimestamp").is_empty() {
         ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
     } else {
         ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
     };
     let found = text(object, "/status/phase");
-    if found == phase { Vec::new() } else { vec![FieldError::invalid("status.Phase", &found.into(), why)] }
+    let wrong = (found != phase).then(|| FieldError::invalid("status.Phase", &found.into(), why));
+    wrong.into_iter().collect()
 }
 
 fn map<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     object[field].as_object().into_iter().flatten()
 }
 
-fn bad_keys(object: &Value, field: &str) -> Vec<FieldError> {
+fn bad_keys(object: &Value, field: &str) -> FieldErrors {
     let error = |(key, _): (&String, _)| {
         let wrong = names::config_key(key);
         wrong
@@ -138,7 +139,7 @@ fn decoded_len(text: &Value) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count().min(2)
 }
 
-pub(super) fn config_map(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn config_map(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = frozen(object, old, &["data", "binaryData"]);
     errors.extend(bad_keys(object, "data"));
     errors.extend(map(object, "data").filter(|(key, _)| object["binaryData"].get(*key).is_some()).map(|(key, _)| {
@@ -162,8 +163,8 @@ fn not_json(text: &Value) -> Option<String> {
     Some(format!("{what}: {error}"))
 }
 
-pub(super) fn secret(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors: Vec<_> = immutable(object, old, "type").into_iter().collect();
+pub(super) fn secret(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors: FieldErrors = immutable(object, old, "type").into_iter().collect();
     errors.extend(frozen(object, old, &["data"]));
     errors.extend(bad_keys(object, "data"));
     if map(object, "data").map(|(_, value)| decoded_len(value)).sum::<usize>() > MAX_DATA {
@@ -197,18 +198,19 @@ pub(super) fn secret(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn lease(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn lease(object: &Value, _: Option<&Value>) -> FieldErrors {
     let duration = at(object, "spec.leaseDurationSeconds");
-    let mut errors: Vec<_> = not_negative(object, "spec.leaseTransitions").into_iter().collect();
+    let mut errors = FieldErrors::new();
     if duration.as_i64().is_some_and(|it| it <= 0) {
-        errors.insert(0, FieldError::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
+        errors.push(FieldError::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
     }
+    errors.extend(not_negative(object, "spec.leaseTransitions"));
     errors
 }
 
-pub(super) fn autoscaler(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn autoscaler(object: &Value, _: Option<&Value>) -> FieldErrors {
     let (min, max) = (at(object, "spec.minReplicas"), at(object, "spec.maxReplicas"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if min.as_i64().is_some_and(|it| it < 0) {
         errors.push(FieldError::invalid("spec.minReplicas", min, "must be greater than or equal to 0"));
     }
@@ -243,9 +245,9 @@ pub(super) fn autoscaler(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn disruption_budget(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn disruption_budget(object: &Value, _: Option<&Value>) -> FieldErrors {
     let spec = &object["spec"];
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if ["minAvailable", "maxUnavailable"].iter().all(|field| !spec[field].is_null()) {
         // The real server shows it as Go has it.
         let shown = format!(
@@ -263,7 +265,7 @@ pub(super) fn disruption_budget(object: &Value, _: Option<&Value>) -> Vec<FieldE
 mod tests {
     use super::*;
 
-    fn told(errors: Vec<FieldError>) -> Vec<String> {
+    fn told(errors: FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()
     }
 

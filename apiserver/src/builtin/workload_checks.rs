@@ -4,15 +4,15 @@ use super::cells::{items, text};
 use super::pod_checks;
 use super::prepare::list;
 use super::validate::{at, bad_selector, count_or_share, immutable, not_negative, one_of};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Map, Value, json};
 
 /// The names of the time zones that the IANA keeps.
 const ZONES: &str = include_str!("time_zones.txt");
 
-pub(super) fn replication_controller(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn replication_controller(object: &Value, _: Option<&Value>) -> FieldErrors {
     let selector = at(object, "spec.selector");
-    let mut errors: Vec<_> = not_negative(object, "spec.replicas").into_iter().collect();
+    let mut errors: FieldErrors = not_negative(object, "spec.replicas").into_iter().collect();
     if selector.as_object().is_none_or(Map::is_empty) {
         errors.push(FieldError::required("spec.selector", ""));
     }
@@ -20,8 +20,8 @@ pub(super) fn replication_controller(object: &Value, _: Option<&Value>) -> Vec<F
     errors
 }
 
-pub(super) fn deployment(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors: Vec<_> = not_negative(object, "spec.replicas").into_iter().collect();
+pub(super) fn deployment(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors: FieldErrors = not_negative(object, "spec.replicas").into_iter().collect();
     errors.extend(selecting(object, "deployment", "ReplicaSet"));
     errors.extend(strategy(object));
     let counts = ["spec.minReadySeconds", "spec.revisionHistoryLimit", "spec.progressDeadlineSeconds"];
@@ -35,19 +35,19 @@ pub(super) fn deployment(object: &Value, old: Option<&Value>) -> Vec<FieldError>
     errors
 }
 
-fn strategy(object: &Value) -> Vec<FieldError> {
+fn strategy(object: &Value) -> FieldErrors {
     let strategy = at(object, "spec.strategy");
     let rolling = &strategy["rollingUpdate"];
     match text(strategy, "/type") {
-        "Recreate" if rolling.is_null() => Vec::new(),
+        "Recreate" if rolling.is_null() => FieldErrors::new(),
         "Recreate" => {
             let why = "may not be specified when strategy `type` is 'Recreate'";
-            vec![FieldError::forbidden("spec.strategy.rollingUpdate", why)]
+            FieldError::forbidden("spec.strategy.rollingUpdate", why).into()
         }
         "RollingUpdate" => {
             let (unavailable, surge) =
                 ("spec.strategy.rollingUpdate.maxUnavailable", "spec.strategy.rollingUpdate.maxSurge");
-            let mut errors: Vec<_> =
+            let mut errors: FieldErrors =
                 [unavailable, surge].iter().filter_map(|path| count_or_share(object, path)).collect();
             let none = |value: &Value| *value == 0 || value == "0%";
             if none(at(object, unavailable)) && none(at(object, surge)) {
@@ -58,20 +58,20 @@ fn strategy(object: &Value) -> Vec<FieldError> {
         }
         other => {
             let shown = format!(r#"{{"Type":{},"RollingUpdate":null}}"#, json!(other));
-            vec![FieldError::not_supported_as("spec.strategy", &shown, &["Recreate", "RollingUpdate"])]
+            FieldError::not_supported_as("spec.strategy", &shown, &["Recreate", "RollingUpdate"]).into()
         }
     }
 }
 
-pub(super) fn replica_set(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn replica_set(object: &Value, old: Option<&Value>) -> FieldErrors {
     let counts = ["spec.replicas", "spec.minReadySeconds"];
-    let mut errors: Vec<_> = counts.iter().filter_map(|path| not_negative(object, path)).collect();
+    let mut errors: FieldErrors = counts.iter().filter_map(|path| not_negative(object, path)).collect();
     errors.extend(selecting(object, "replicaset", "ReplicaSet"));
     errors.extend(immutable(object, old, "spec.selector"));
     errors
 }
 
-pub(super) fn daemon_set(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn daemon_set(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = selecting(object, "daemonset", "DaemonSet");
     let counts = ["spec.minReadySeconds", "spec.revisionHistoryLimit"];
     errors.extend(counts.iter().filter_map(|path| not_negative(object, path)));
@@ -79,8 +79,8 @@ pub(super) fn daemon_set(object: &Value, old: Option<&Value>) -> Vec<FieldError>
     errors
 }
 
-pub(super) fn stateful_set(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn stateful_set(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let policy = at(object, "spec.podManagementPolicy");
     if !matches!(policy.as_str(), Some("OrderedReady" | "Parallel")) {
         let why = "must be 'OrderedReady' or 'Parallel'";
@@ -101,9 +101,9 @@ pub(super) fn stateful_set(object: &Value, old: Option<&Value>) -> Vec<FieldErro
 }
 
 /// A workload has a selector that picks the pods of its template.
-fn selecting(object: &Value, kind: &str, maker: &str) -> Vec<FieldError> {
+fn selecting(object: &Value, kind: &str, maker: &str) -> FieldErrors {
     let selector = at(object, "spec.selector");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if selector.is_null() {
         errors.push(FieldError::required("spec.selector", ""));
     } else if is_empty(selector) {
@@ -121,9 +121,9 @@ fn selecting(object: &Value, kind: &str, maker: &str) -> Vec<FieldError> {
 }
 
 /// The template is picked by the selector, and its pods run on.
-fn template(object: &Value, selector: &Value, maker: &str) -> Vec<FieldError> {
+fn template(object: &Value, selector: &Value, maker: &str) -> FieldErrors {
     let labels = at(object, "spec.template.metadata.labels");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !selects(selector, labels) {
         let why = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", labels, why));
@@ -140,9 +140,10 @@ fn template(object: &Value, selector: &Value, maker: &str) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn job(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn job(object: &Value, old: Option<&Value>) -> FieldErrors {
     let counts = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
-    let mut errors: Vec<_> = counts.iter().filter_map(|count| not_negative(object, &format!("spec.{count}"))).collect();
+    let mut errors: FieldErrors =
+        counts.iter().filter_map(|count| not_negative(object, &format!("spec.{count}"))).collect();
     if text(object, "/spec/completionMode") == "Indexed" && at(object, "spec.completions").is_null() {
         errors.push(FieldError::required("spec.completions", "when completion mode is Indexed"));
     }
@@ -182,8 +183,8 @@ fn unplaced(spec: &Value) -> Value {
     spec
 }
 
-pub(super) fn cron_job(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn cron_job(object: &Value, _: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if text(object, "/metadata/name").len() > 52 {
         let name = at(object, "metadata.name");
         errors.push(FieldError::invalid("metadata.name", name, "must be no more than 52 characters"));
@@ -206,7 +207,7 @@ pub(super) fn cron_job(object: &Value, _: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-fn job_template(object: &Value, path: &str) -> Vec<FieldError> {
+fn job_template(object: &Value, path: &str) -> FieldErrors {
     let mut errors = pod_checks::spec(object, &format!("{path}.spec"));
     let policy = format!("{path}.spec.restartPolicy");
     match at(object, &policy).as_str() {
@@ -219,14 +220,14 @@ fn job_template(object: &Value, path: &str) -> Vec<FieldError> {
 }
 
 /// Of the replicas that are reported no more are ready, updated or available than there are.
-pub(super) fn replicas(object: &Value) -> Vec<FieldError> {
+pub(super) fn replicas(object: &Value) -> FieldErrors {
     let counts: &[&str] = match object["kind"].as_str() {
         Some("Deployment") => &["updatedReplicas", "readyReplicas", "availableReplicas"],
         _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
     };
     let number = |count: &str| object["status"][count].as_i64().unwrap_or_default();
     let all = ["replicas"].iter().chain(counts);
-    let mut errors: Vec<_> = all.filter_map(|count| not_negative(object, &format!("status.{count}"))).collect();
+    let mut errors: FieldErrors = all.filter_map(|count| not_negative(object, &format!("status.{count}"))).collect();
     errors.extend(counts.iter().filter(|count| number(count) > number("replicas")).map(|count| {
         FieldError::invalid(format!("status.{count}"), &json!(number(count)), "cannot be greater than status.replicas")
     }));
@@ -262,7 +263,7 @@ fn is_empty(selector: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn fields(errors: Vec<FieldError>) -> Vec<String> {
+    fn fields(errors: FieldErrors) -> Vec<String> {
         errors.into_iter().map(|it| it.field).collect()
     }
 

@@ -9,7 +9,7 @@ use crate::{
     patch::Patch,
     registry::{Answer, CLEANUP, Input, Part, is_deleting, meta_mut, meta_text},
     server::Core,
-    status::{Failure, Result},
+    status::{Failure, Result, StrictErrors},
     store::Range,
 };
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ impl Definitions {
         let kept: Vec<_> = finalizers.filter(|finalizer| *finalizer != CLEANUP).collect();
         let version = meta_text(&object, "resourceVersion");
         let patch = json!({"metadata": {"finalizers": kept, "resourceVersion": version}});
-        let patch = Input::Patch(Patch::Merge(patch), Vec::new());
+        let patch = Input::Patch(Patch::Merge(patch), StrictErrors::new());
         // As a change of status, which is valid even if the definition is not any longer.
         call(core, definitions, "", Part::Status, |call| call.update(name, &patch)).map(drop)
     }

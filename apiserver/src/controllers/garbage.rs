@@ -12,7 +12,7 @@ use crate::{
     patch::Patch,
     registry::{DeleteOptions, FOREGROUND, Input, ORPHAN, Part, finalizers, is_deleting, meta_text},
     server::Core,
-    status::Result,
+    status::{Result, StrictErrors},
 };
 use serde_json::{Value, json};
 use std::{
@@ -243,7 +243,7 @@ fn patch(core: &Core, (table, key): &Place, object: &Value, meta: Value) -> Resu
     let Some(served) = catalog.stored(table) else { return Ok(()) };
     let mut meta = meta;
     meta["resourceVersion"] = meta_text(object, "resourceVersion").into();
-    let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})), Vec::new());
+    let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})), StrictErrors::new());
     call(core, served, key.namespace(), Part::Whole, |call| call.update(key.name(), &patch)).map(drop)
 }
 

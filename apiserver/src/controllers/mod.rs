@@ -23,6 +23,7 @@ use crate::{
         Change, Range, Store,
         feed::{Feed, News},
     },
+    warnings::Warnings,
 };
 use definitions::Definitions;
 use garbage::Garbage;
@@ -213,6 +214,7 @@ pub(super) fn call<T>(
 ) -> Result<T> {
     let identity = Identity::new("system:kube-controller-manager", "", ["system:masters"]);
     let options = WriteOptions::default();
-    let mut call = Call { core, served, namespace, part, identity: &identity, options: &options, warnings: Vec::new() };
+    let mut call =
+        Call { core, served, namespace, part, identity: &identity, options: &options, warnings: Warnings::default() };
     catch_unwind(AssertUnwindSafe(|| act(&mut call))).unwrap_or_else(|_| Err(Failure::internal("admission panicked")))
 }

@@ -7,7 +7,7 @@ use crate::{
     patch::Patch,
     registry::{Input, Part, finalizers, is_deleting},
     server::Core,
-    status::Result,
+    status::{Result, StrictErrors},
     store::Range,
 };
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ fn tell(core: &Core, namespace: &str, left: &Left) -> Result<()> {
         }
     }
     let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
-    let patch = Input::Patch(patch, Vec::new());
+    let patch = Input::Patch(patch, StrictErrors::new());
     call(core, served, "", Part::Status, |call| call.update(namespace, &patch)).map(drop)
 }
 

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     schema::{Kind, Schema},
-    status::FieldError,
+    status::{FieldError, FieldErrors},
 };
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
@@ -47,10 +47,10 @@ const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// What is wrong with the metadata of a new definition.
-pub(super) fn name(crd: &Value) -> Vec<FieldError> {
+pub(super) fn name(crd: &Value) -> FieldErrors {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, plural) = (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["plural"]));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let fits = "must be spec.names.plural+\".\"+spec.group";
     if crd["metadata"]["name"] != json!(format!("{plural}.{group}")) {
         errors.push(FieldError::invalid("metadata.name", &json!(text(&crd["metadata"]["name"])), fits));
@@ -79,12 +79,12 @@ pub(super) fn name(crd: &Value) -> Vec<FieldError> {
 }
 
 /// Everything outside of versions, but their names.
-pub(super) fn definition(crd: &Value) -> Vec<FieldError> {
+pub(super) fn definition(crd: &Value) -> FieldErrors {
     let spec = &crd["spec"];
     let (names, versions) = (&spec["names"], list(&spec["versions"]));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let group = text(&spec["group"]);
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
     } else if let Some(wrong) = subdomain(&group) {
@@ -125,7 +125,7 @@ pub(super) fn definition(crd: &Value) -> Vec<FieldError> {
 }
 
 /// The version that objects are stored in is among those that they may be stored in.
-pub(super) fn stored(crd: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
+pub(super) fn stored(crd: &Value, versions: &[Value], errors: &mut FieldErrors) {
     let storage = || versions.iter().filter(|version| version["storage"] == true).map(|version| &version["name"]);
     let told = list(&crd["status"]["storedVersions"]);
     let stored: Vec<_> = if told.is_empty() { storage().take(1).collect() } else { told.iter().collect() };
@@ -134,14 +134,19 @@ pub(super) fn stored(crd: &Value, versions: &[Value], errors: &mut Vec<FieldErro
         errors.push(FieldError::invalid(at, &Value::Null, "must have at least one stored version"));
         return;
     }
-    for name in storage().filter(|name| !stored.contains(name)) {
+    let known: HashSet<_> = stored.iter().map(|name| name.as_str()).collect();
+    for name in storage().filter(|name| !known.contains(&name.as_str())) {
+        // Each of these errors shows all stored versions.
+        if errors.is_full() {
+            break;
+        }
         let detail = format!("must have the storage version {}", name.as_str().unwrap_or_default());
         errors.push(FieldError::invalid(at, &json!(stored), detail));
     }
 }
 
 /// A version's name, and what its users are told.
-fn version_name(version: &Value, index: usize, errors: &mut Vec<FieldError>) {
+fn version_name(version: &Value, index: usize, errors: &mut FieldErrors) {
     if let Some(wrong) = label(version["name"].as_str().unwrap_or_default()) {
         let name = json!(version["name"].as_str().unwrap_or_default());
         errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), &name, wrong));
@@ -158,7 +163,7 @@ fn version_name(version: &Value, index: usize, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn names(names: &Value, errors: &mut Vec<FieldError>) {
+fn names(names: &Value, errors: &mut FieldErrors) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let at = format!("spec.names.{key}");
         let name = names[key].as_str().unwrap_or_default();
@@ -187,11 +192,17 @@ fn names(names: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Where a version's part is said to stand: the real server moves what all versions have in common up to the spec.
-pub(super) fn place(spec: &Value, index: usize, key: &str, shared: &str) -> String {
+/// Returns the parts that all versions have in common. The real server moves them up to the spec.
+pub(super) fn common_parts(spec: &Value) -> Vec<&'static str> {
     let versions = list(&spec["versions"]);
-    let common = versions.iter().all(|version| !version[key].is_null() && version[key] == versions[0][key]);
-    if common { format!("spec.{shared}") } else { format!("spec.versions[{index}].{key}") }
+    let is_common =
+        |key: &&str| versions.iter().all(|version| !version[*key].is_null() && version[*key] == versions[0][*key]);
+    ["schema", "subresources", "additionalPrinterColumns", "selectableFields"].into_iter().filter(is_common).collect()
+}
+
+/// Returns the path at which errors about a part of a version are reported.
+pub(super) fn place(common: &[&str], index: usize, key: &str, shared: &str) -> String {
+    if common.contains(&key) { format!("spec.{shared}") } else { format!("spec.versions[{index}].{key}") }
 }
 
 /// What is wrong with a version's schema as a whole; what is inside of it is looked at elsewhere.
@@ -200,8 +211,8 @@ pub(super) fn version(
     index: usize,
     at: &dyn Fn(&str, &str) -> String,
     has_status: bool,
-) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
         errors.push(FieldError::required(format!("spec.versions[{index}].schema.openAPIV3Schema"), ""));
@@ -226,8 +237,8 @@ pub(super) fn version(
 }
 
 /// What a version has besides its schema.
-pub(super) fn parts(version: &Value, at: &dyn Fn(&str, &str) -> String) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn parts(version: &Value, at: &dyn Fn(&str, &str) -> String) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let subresources = at("subresources", "subresources");
     scale(&version["subresources"]["scale"], &format!("{subresources}.scale"), &mut errors);
     let columns = at("additionalPrinterColumns", "additionalPrinterColumns");
@@ -237,7 +248,7 @@ pub(super) fn parts(version: &Value, at: &dyn Fn(&str, &str) -> String) -> Vec<F
     errors
 }
 
-fn scale(scale: &Value, at: &str, errors: &mut Vec<FieldError>) {
+fn scale(scale: &Value, at: &str, errors: &mut FieldErrors) {
     if !scale.is_object() {
         return;
     }
@@ -261,7 +272,7 @@ fn scale(scale: &Value, at: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn column(column: &Value, at: &str, errors: &mut Vec<FieldError>) {
+fn column(column: &Value, at: &str, errors: &mut FieldErrors) {
     let field = |key: &str| column[key].as_str().unwrap_or_default();
     if field("name").is_empty() {
         errors.push(FieldError::required(format!("{at}.name"), ""));
@@ -289,8 +300,8 @@ fn column(column: &Value, at: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// Fields to select by have to be there, and to have a plain type.
-pub(super) fn selectable(fields: &[Value], schema: &Schema, at: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn selectable(fields: &[Value], schema: &Schema, at: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut distinct = BTreeSet::new();
     for (index, field) in fields.iter().enumerate() {
         let at = format!("{at}[{index}].jsonPath");
@@ -336,21 +347,21 @@ pub(super) fn selectable(fields: &[Value], schema: &Schema, at: &str) -> Vec<Fie
 
 /// What may not change: the group and plural never, the scope and kind once the resource is established. Versions
 /// that objects may be stored in have to stay.
-pub(super) fn update(crd: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn update(crd: &Value, old: &Value) -> FieldErrors {
     let always = ["/spec/group", "/spec/names/plural"];
     let established = ["/spec/scope", "/spec/names/kind"];
     let fixed = always.into_iter().chain(established.into_iter().filter(|_| super::status::is_established(old)));
     let changed = |at: &&str| crd.pointer(at) != old.pointer(at);
-    let mut errors: Vec<_> = fixed
+    let mut errors: FieldErrors = fixed
         .filter(changed)
         .map(|at| {
             let value = crd.pointer(at).unwrap_or(&Value::Null);
             FieldError::invalid(at[1..].replace('/', "."), value, "field is immutable")
         })
         .collect();
-    let versions = list(&crd["spec"]["versions"]);
+    let versions: HashSet<_> = list(&crd["spec"]["versions"]).iter().map(|version| version["name"].as_str()).collect();
     for (index, stored) in list(&old["status"]["storedVersions"]).iter().enumerate() {
-        if !versions.iter().any(|version| version["name"] == *stored) {
+        if !versions.contains(&stored.as_str()) {
             let name = stored.as_str().unwrap_or_default();
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in \
@@ -363,7 +374,7 @@ pub(super) fn update(crd: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn one_of(at: &str, value: &Value, allowed: &[&str], errors: &mut Vec<FieldError>) {
+fn one_of(at: &str, value: &Value, allowed: &[&str], errors: &mut FieldErrors) {
     match value.as_str() {
         None | Some("") => errors.push(FieldError::required(at, "")),
         Some(found) if !allowed.contains(&found) => errors.push(FieldError::not_supported(at, value, allowed)),

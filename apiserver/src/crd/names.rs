@@ -42,8 +42,9 @@ pub(crate) fn settle(status: &mut Value, crd: &Value, taken: &Taken, now: &str) 
         let is_taken = |name: &Value| name.as_str().is_some_and(|name| taken.contains(name));
         let bad: Vec<_> = match key {
             "shortNames" => {
-                let own = list(&given[key]);
-                list(&wanted[key]).iter().filter(|name| !own.contains(name) && is_taken(name)).map(in_use).collect()
+                let own: BTreeSet<_> = list(&given[key]).iter().map(Value::as_str).collect();
+                let new = list(&wanted[key]).iter().filter(|name| !own.contains(&name.as_str()));
+                new.filter(|name| is_taken(name)).map(in_use).collect()
             }
             _ if wanted[key] != given[key] && is_taken(&wanted[key]) => vec![in_use(&wanted[key])],
             _ => Vec::new(),

@@ -1,23 +1,28 @@
 //! Bodies: what came in, whole and bounded; what goes out, at once or bit by bit.
 
-use crate::status::{Failure, Result};
-use bytes::{Buf, Bytes};
+use crate::{
+    limits::ConnectionLimits,
+    status::{Failure, Reason, Result},
+};
+use bytes::{Buf, BufMut, Bytes};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::{
     error::Error,
     fmt,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
+    time::Duration,
 };
+use tokio::time::timeout;
 
 /// The longest request body, as in the real server.
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Read a request's body.
-pub(crate) async fn read_body<B>(body: B) -> Result<Bytes>
+/// Reads a request's body.
+pub(crate) async fn read_body<B>(body: B, limits: ConnectionLimits) -> Result<Bytes>
 where
     B: http_body::Body<Error: Into<BoxError>>,
 {
@@ -25,14 +30,35 @@ where
     if announced > LIMIT as u64 {
         return Err(Failure::too_large(LIMIT));
     }
-    match Limited::new(body, LIMIT).collect().await {
-        Ok(body) => {
-            let mut body = body.aggregate();
-            Ok(body.copy_to_bytes(body.remaining()))
+    let late = |limit: Duration, what: &str| {
+        let message = format!("cannot read the request body: {what} within {limit:?}; send it without pauses");
+        Failure::new(408, Reason::Timeout, message)
+    };
+    let mut body = pin!(Limited::new(body, LIMIT));
+    let read = async {
+        let mut first = Bytes::new();
+        let mut whole = Vec::new();
+        loop {
+            let frame = match timeout(limits.body_idle_timeout, body.frame()).await {
+                Err(_) => return Err(late(limits.body_idle_timeout, "no data")),
+                Ok(None) => return Ok(if whole.is_empty() { first } else { whole.into() }),
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(Failure::too_large(LIMIT)),
+                Ok(Some(Err(error))) => {
+                    return Err(Failure::bad_request(format!("the body could not be read: {error}")));
+                }
+            };
+            let Ok(mut data) = frame.into_data() else { continue };
+            // Most bodies have one part, which is not copied.
+            if first.is_empty() && whole.is_empty() {
+                first = data.copy_to_bytes(data.remaining());
+                continue;
+            }
+            whole.extend_from_slice(&std::mem::take(&mut first));
+            whole.put(data);
         }
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(LIMIT)),
-        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
-    }
+    };
+    timeout(limits.body_timeout, read).await.unwrap_or_else(|_| Err(late(limits.body_timeout, "not complete")))
 }
 
 /// What a request is answered with.

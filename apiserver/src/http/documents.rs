@@ -16,7 +16,7 @@ use serde_json::Value;
 /// What aggregated discovery is sent as.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-impl Request<'_> {
+impl Request {
     /// Everything that is not about objects.
     pub(super) fn document(&self, target: &Target) -> Result<Reply> {
         let catalog = self.core.catalog();

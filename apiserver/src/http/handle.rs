@@ -13,18 +13,26 @@ use crate::{
     journal::Entry,
     matcher,
     server::Core,
-    status::Result,
+    status::{Failure, Result},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Response, header, request::Parts};
-use std::sync::Arc;
-use tokio::time::{Instant, sleep};
+use std::{panic::resume_unwind, sync::Arc};
+use tokio::{
+    runtime::Handle,
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
+
+/// Writes with bodies larger than this are answered on a thread for blocking work. Smaller ones take at most some milliseconds.
+const LARGE_BODY: usize = 64 << 10;
 
 impl Core {
     /// Answer a request.
     pub(crate) async fn handle(self: &Arc<Self>, request: Parts, body: Result<Bytes>) -> Response<Body> {
         let (at, started) = (self.clock.now(), Instant::now());
-        let query = Query::parse(request.uri.query());
+        let request = Arc::new(request);
+        let query = Arc::new(Query::parse(request.uri.query()));
         let target = Target::parse(request.uri.path());
         let nowhere = Location::default();
         let location = match &target {
@@ -61,9 +69,8 @@ impl Core {
             Ok(()) => {
                 let reply = match (&target, identity, body) {
                     (Ok(target), Ok(identity), Ok(body)) => {
-                        Request { core: self, parts: &request, query: &query, identity, body }
-                            .answer(target, verb)
-                            .await
+                        let (core, parts, query) = (self.clone(), request.clone(), query.clone());
+                        Arc::new(Request { core, parts, query, identity, body }).answer(target, verb).await
                     }
                     (Err(failure), _, _) => Err(failure.clone()),
                     (_, Err(failure), _) | (_, _, Err(failure)) => Err(failure),
@@ -156,22 +163,44 @@ fn verb(method: &Method, location: &Location, query: &Query) -> &'static str {
 }
 
 /// A request whose sender is known and whose body is here.
-pub(super) struct Request<'a> {
-    pub(super) core: &'a Arc<Core>,
-    pub(super) parts: &'a Parts,
-    pub(super) query: &'a Query,
+pub(super) struct Request {
+    pub(super) core: Arc<Core>,
+    pub(super) parts: Arc<Parts>,
+    pub(super) query: Arc<Query>,
     pub(super) identity: Identity,
     pub(super) body: Bytes,
 }
 
-impl Request<'_> {
-    async fn answer(&self, target: &Target, verb: &str) -> Result<Reply> {
+impl Request {
+    async fn answer(self: Arc<Self>, target: &Target, verb: &'static str) -> Result<Reply> {
         self.authorize(target, verb)?;
         match target {
+            Target::Resource(location) if self.is_large_write(verb) => {
+                self.resource_on_blocking_thread(location.clone(), verb).await
+            }
             Target::Resource(location) => self.resource(location, verb).await,
             Target::Nothing => Ok(Reply::nothing()),
             other => self.document(other),
         }
+    }
+
+    fn is_large_write(&self, verb: &str) -> bool {
+        self.body.len() > LARGE_BODY && !matches!(verb, "get" | "list" | "watch")
+    }
+
+    /// Answers a write without blocking a thread of the runtime. A write never waits, it only computes.
+    async fn resource_on_blocking_thread(self: Arc<Self>, location: Location, verb: &'static str) -> Result<Reply> {
+        // The write goes on if the client drops the request.
+        let busy = self.core.activity.begin();
+        let runtime = Handle::current();
+        let answered = spawn_blocking(move || {
+            let _busy = busy;
+            runtime.block_on(self.resource(&location, verb))
+        });
+        answered.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => Err(Failure::internal("the server is shutting down")),
+        })
     }
 
     pub(super) fn header(&self, name: &HeaderName) -> Option<&str> {
@@ -180,7 +209,7 @@ impl Request<'_> {
 
     /// Whether the answer shall be indented.
     pub(super) fn pretty(&self) -> bool {
-        wants_pretty(self.query, &self.parts.headers)
+        wants_pretty(&self.query, &self.parts.headers)
     }
 
     /// The place of RBAC: until it is here, whoever is known may do everything, and others may see that the server is well. It comes

@@ -18,14 +18,14 @@ use crate::{
     decode,
     patch::Patch,
     registry::{Answer, Call, DeleteOptions, Input, Part, ScaleInput, meta_text, unrecognized},
-    status::{Failure, Result},
+    status::{Failure, Result, StrictErrors},
 };
 use bytes::Bytes;
 use http::{Method, header};
 use serde_json::Value;
 use std::sync::Arc;
 
-impl Request<'_> {
+impl Request {
     /// Everything about objects.
     pub(super) async fn resource(&self, location: &Location, verb: &str) -> Result<Reply> {
         let catalog = self.core.catalog();
@@ -53,7 +53,7 @@ impl Request<'_> {
         }
         let options = self.write_options(verb)?;
         let mut call = Call {
-            core: self.core,
+            core: &self.core,
             served,
             namespace,
             part,
@@ -64,7 +64,7 @@ impl Request<'_> {
         let mut reply = match self.serve(&mut call, served, location, verb).await {
             Ok(reply) => reply,
             // What was doubtful is told beside what was wrong.
-            Err(failure) if !call.warnings.is_empty() => wish(self.parts, self.query).failure(&failure),
+            Err(failure) if !call.warnings.is_empty() => wish(&self.parts, &self.query).failure(&failure),
             Err(failure) => return Err(failure),
         };
         reply.warnings = call.warnings;
@@ -95,7 +95,7 @@ impl Request<'_> {
             "patch" => Write::Patch,
             _ => return Ok(WriteOptions::default()),
         };
-        WriteOptions::parse(self.query, write)
+        WriteOptions::parse(&self.query, write)
     }
 
     fn patch_type(&self, strategic: bool) -> Result<&'static str> {
@@ -145,7 +145,7 @@ impl Request<'_> {
     }
 
     fn show_object(&self) -> Result<Show> {
-        Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Objects, self.query, &self.core.clock)
+        Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Objects, &self.query, &self.core.clock)
     }
 
     fn decode_body(&self) -> Result<decode::Body> {
@@ -167,7 +167,7 @@ impl Request<'_> {
     }
 
     /// A patch, and what is doubtful in it.
-    fn patch(&self, call: &Call<'_>) -> Result<(Patch, Vec<String>)> {
+    fn patch(&self, call: &Call<'_>) -> Result<(Patch, StrictErrors)> {
         let strategic = !call.served.strategy().custom;
         match self.patch_type(strategic)? {
             // The place of server-side apply and strategic merge: until they are served, they are types not known.
@@ -184,7 +184,7 @@ impl Request<'_> {
             if failure.code == 400 { Failure::bad_request(message) } else { failure }
         };
         let body = if self.body.is_empty() { None } else { Some(self.decode_body().map_err(unread)?.value) };
-        DeleteOptions::parse(body.as_ref(), self.query)
+        DeleteOptions::parse(body.as_ref(), &self.query)
     }
 
     async fn get(&self, call: &Call<'_>, name: &str) -> Result<Reply> {
@@ -214,7 +214,7 @@ impl Request<'_> {
 
     async fn list(&self, call: &Call<'_>) -> Result<Reply> {
         let show = self.show_object()?;
-        let options = ListOptions::parse(self.query, false)?;
+        let options = ListOptions::parse(&self.query, false)?;
         self.core.reach(options.resource_version).await?;
         let list = call.list(&options)?;
         let body = show.list(call.served, &list)?;
@@ -222,8 +222,8 @@ impl Request<'_> {
     }
 
     async fn watch(&self, call: &Call<'_>, served: &Arc<Served>, location: &Location) -> Result<Reply> {
-        let show = Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Watch, self.query, &self.core.clock)?;
-        let mut options = ListOptions::parse(self.query, true)?;
+        let show = Show::negotiate(self.header(&header::ACCEPT), AnswerKind::Watch, &self.query, &self.core.clock)?;
+        let mut options = ListOptions::parse(&self.query, true)?;
         if let Some(name) = &location.name {
             options.select_name(name);
         }
@@ -234,7 +234,7 @@ impl Request<'_> {
     fn delete_collection(&self, call: &Call<'_>) -> Result<Reply> {
         let show = self.show_object()?;
         let delete = self.delete_options()?;
-        let options = ListOptions::parse(self.query, false)?;
+        let options = ListOptions::parse(&self.query, false)?;
         let list = call.list(&options)?;
         call.delete_all(&list.objects, &delete)?;
         let body = show.list(call.served, &list)?;

@@ -4,7 +4,10 @@ use super::{
     accept::{self, Format},
     body::Body,
 };
-use crate::status::{Failure, Result};
+use crate::{
+    status::{Failure, Result},
+    warnings::Warnings,
+};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
@@ -15,14 +18,14 @@ pub(super) struct Reply {
     pub(super) code: u16,
     pub(super) content_type: &'static str,
     pub(super) body: Body,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Warnings,
     pub(super) etag: Option<String>,
     pub(super) retry_after: Option<u32>,
 }
 
 impl Reply {
     pub(super) fn new(code: u16, content_type: &'static str, body: impl Into<Body>) -> Self {
-        Self { code, content_type, body: body.into(), warnings: Vec::new(), etag: None, retry_after: None }
+        Self { code, content_type, body: body.into(), warnings: Warnings::default(), etag: None, retry_after: None }
     }
 
     pub(super) fn text(code: u16, text: &'static str) -> Self {
@@ -84,7 +87,7 @@ pub(super) fn respond(reply: Result<Reply>, wish: Wish<'_>) -> Response<Body> {
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    for warning in &reply.warnings {
+    for warning in reply.warnings.sent() {
         let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
         if let Ok(text) = HeaderValue::from_str(&text) {
             headers.append(header::WARNING, text);

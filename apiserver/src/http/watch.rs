@@ -28,6 +28,8 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 /// Changes looked at at once: enough to be fast, few enough for a slow client's memory.
 const BATCH: usize = 128;
+/// Size of the lines from which on no more are added before they are sent. One object may exceed it.
+const MAX_READY: usize = 1 << 20;
 
 struct Watch {
     served: Arc<Served>,
@@ -141,7 +143,7 @@ impl Watch {
                 self.tell_initial();
                 continue;
             }
-            match self.cursor.try_next(BATCH) {
+            match self.cursor.try_next(BATCH, MAX_READY) {
                 Some(Next::Changes(changes)) => changes.iter().for_each(|change| self.tell(change)),
                 Some(Next::Expired(Expired { floor })) => {
                     error_line(&mut self.ready, &Failure::expired(self.cursor.seen(), floor));
@@ -188,10 +190,12 @@ impl Watch {
     /// Some of what the watch begins with: all at once it might be more than there is room for.
     fn tell_initial(&mut self) {
         let Some(mut initial) = self.initial.take() else { return };
-        let some: Vec<_> = initial.objects.by_ref().take(BATCH).collect();
-        for object in &some {
-            if self.filter.matches(&self.served, object) {
-                self.line("ADDED", object, object.revision);
+        for object in initial.objects.by_ref().take(BATCH) {
+            if self.filter.matches(&self.served, &object) {
+                self.line("ADDED", &object, object.revision);
+            }
+            if self.ready.len() >= MAX_READY {
+                break;
             }
         }
         if initial.objects.len() > 0 {

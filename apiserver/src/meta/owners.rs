@@ -1,13 +1,13 @@
 //! References to owners: each is named whole, one controls, none is there twice.
 
 use super::text;
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What is wrong with the owner references of metadata.
-pub(super) fn validate(meta: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn validate(meta: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut controller: Option<String> = None;
     for (at, owner) in meta["ownerReferences"].as_array().into_iter().flatten().enumerate() {
         let here = || format!("metadata.ownerReferences[{at}]");
@@ -34,6 +34,8 @@ pub(super) fn validate(meta: &Value) -> Vec<FieldError> {
             let this = format!("{kind}/{name}");
             match &controller {
                 None => controller = Some(this),
+                // Each of these errors shows all owners.
+                Some(_) if errors.is_full() => {}
                 Some(first) => {
                     let why = "Only one reference can have Controller set to true. Found \"true\" in references for";
                     let why = format!("{why} {first} and {this}");

@@ -1,5 +1,6 @@
 //! Which types the fields of metadata have: everything behind may rely on it.
 
+use crate::status::StrictErrors;
 use serde_json::{Map, Value};
 
 enum Type {
@@ -108,7 +109,7 @@ impl Type {
 impl Type {
     /// Leaves of a value that passed [`Self::check`] what the real server's types would hold and show: null is nothing, what is
     /// empty is left out, and a field that a type does not have is dropped, and told.
-    fn tidy(&self, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+    fn tidy(&self, value: &mut Value, path: &str, unknown: &mut StrictErrors) {
         match (self, &mut *value) {
             (Text, Value::Null) => *value = "".into(),
             (TextMap, Value::Object(map)) => map.values_mut().for_each(|value| Text.tidy(value, path, unknown)),
@@ -143,8 +144,8 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Drops from an object's metadata, whose types were checked, what is empty and what is not known; the paths of the latter.
-pub(crate) fn tidy(object: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
+pub(crate) fn tidy(object: &mut Value) -> StrictErrors {
+    let mut unknown = StrictErrors::new();
     OBJECT_META.tidy(&mut object["metadata"], "metadata", &mut unknown);
     unknown
 }
@@ -218,7 +219,7 @@ mod tests {
             "name": "a", "generateName": "", "labels": null, "annotations": {"a": null}, "finalizers": [null], "nope": 1,
             "ownerReferences": [{"uid": "u", "controller": false, "blockOwnerDeletion": null, "more": {}}, null],
         }});
-        assert_eq!(tidy(&mut object), ["metadata.nope", "metadata.ownerReferences[0].more"]);
+        assert_eq!(*tidy(&mut object), ["metadata.nope", "metadata.ownerReferences[0].more"]);
         let kept = json!({
             "name": "a", "annotations": {"a": ""}, "finalizers": [""],
             "ownerReferences": [{"uid": "u", "controller": false}, {}],

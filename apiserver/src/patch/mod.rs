@@ -8,7 +8,7 @@ mod merge;
 use crate::{
     decode,
     http::accept::{JSON_PATCH, MERGE_PATCH},
-    status::{Failure, Result},
+    status::{Failure, Result, StrictErrors},
 };
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -25,7 +25,7 @@ pub(crate) enum Patch {
 impl Patch {
     /// Parses the body of a request of that media type, without parameters.
     /// Gives what is doubtful in it as well.
-    pub(crate) fn parse(content_type: &str, body: &Bytes) -> Result<(Self, Vec<String>)> {
+    pub(crate) fn parse(content_type: &str, body: &Bytes) -> Result<(Self, StrictErrors)> {
         let body = decode::json(body).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
         match content_type {
             JSON_PATCH => {
@@ -49,8 +49,8 @@ impl Patch {
 }
 
 /// The fields of operations that mean nothing.
-fn unknown_fields(patch: &Value) -> Vec<String> {
-    let mut faults = Vec::new();
+fn unknown_fields(patch: &Value) -> StrictErrors {
+    let mut faults = StrictErrors::new();
     for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
         let fields = operation.as_object().into_iter().flat_map(Map::keys);
         let unknown = fields.filter(|field| !matches!(field.as_str(), "op" | "path" | "from" | "value"));

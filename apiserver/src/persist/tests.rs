@@ -3,7 +3,7 @@
 mod processes;
 
 use super::*;
-use crate::store::{Refused, Store};
+use crate::store::{HistoryLimits, Refused, Store};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
@@ -13,6 +13,8 @@ use std::{
     sync::atomic::AtomicU64,
     time::{Duration, Instant},
 };
+
+const LIMITS: HistoryLimits = HistoryLimits { changes: 1000, bytes: usize::MAX };
 
 /// A directory that is not there yet, and is gone at the end.
 struct Dir(PathBuf);
@@ -64,7 +66,7 @@ impl Dir {
     fn store(&self, least: u64, fsync: bool) -> Store {
         let (mut log, restored) = Log::open(&self.0, Options { fsync }).unwrap();
         (log.least, log.limit) = (least, least);
-        let store = Store::new(1000, |_, _, _| true);
+        let store = Store::new(LIMITS, |_, _, _| true);
         store.restore(restored.revision, restored.objects.into_iter());
         store.set_log(log);
         for table in TABLES {
@@ -456,7 +458,7 @@ fn a_write_that_fails_changes_nothing_and_nothing_is_taken_after_garbage() {
     let (mut log, _) = dir.open().unwrap();
     log.append("pods", &key(1), 2, Some(&content("good"))).unwrap();
     let segment = std::mem::replace(&mut log.segment, OpenOptions::new().append(true).open("/dev/full").unwrap());
-    let store = Store::new(10, |_, _, _| true);
+    let store = Store::new(HistoryLimits { changes: 10, ..LIMITS }, |_, _, _| true);
     store.create_table(&"pods".into());
     store.set_log(log);
     let refused = store.write("pods", &key(2), None, Some(content("bad"))).unwrap_err();

@@ -8,7 +8,7 @@ use crate::{
     decode::{Body, summary},
     http::query::write::FieldValidation,
     meta,
-    status::{Failure, FieldError, Result},
+    status::{Failure, FieldError, Result, StrictErrors},
 };
 use serde_json::{Map, Value};
 
@@ -53,7 +53,7 @@ impl Call<'_> {
     pub(super) fn accept_patched(
         &mut self,
         mut object: Value,
-        faults: Vec<String>,
+        faults: StrictErrors,
         again: impl FnOnce() -> Value,
     ) -> Result<Value> {
         self.read(&mut object, faults).map_err(|unreadable| match unreadable {
@@ -71,7 +71,7 @@ impl Call<'_> {
         Ok(object)
     }
 
-    fn read(&mut self, object: &mut Value, mut faults: Vec<String>) -> Result<(), Unreadable> {
+    fn read(&mut self, object: &mut Value, mut faults: StrictErrors) -> Result<(), Unreadable> {
         self.check_kind(object)?;
         meta::types::check_types(object).map_err(|why| self.unfit(why))?;
         let unknown = meta::types::tidy(object);
@@ -162,7 +162,7 @@ impl Call<'_> {
 
     /// Drop what the schema does not know, and say so in the way the request wants to hear it; fill in defaults. `faults` are what
     /// decoding found already.
-    fn fit(&mut self, object: &mut Value, mut faults: Vec<String>) -> Result<(), Unreadable> {
+    fn fit(&mut self, object: &mut Value, mut faults: StrictErrors) -> Result<(), Unreadable> {
         let (resource, schema) = (&self.served.resource, &self.served.resource.schema);
         if !resource.strategy.custom
             && let Some(why) = schema.decode_error(object)
@@ -176,7 +176,7 @@ impl Call<'_> {
     }
 
     /// Warn of faults, or refuse for them.
-    pub(super) fn tell(&mut self, faults: Vec<String>) -> Result<(), String> {
+    pub(super) fn tell(&mut self, faults: StrictErrors) -> Result<(), String> {
         match self.options.field_validation {
             FieldValidation::Strict if !faults.is_empty() => {
                 // Those of YAML are told together.
@@ -187,7 +187,7 @@ impl Call<'_> {
                 }
                 return Err(format!("strict decoding error: {}", others.join(", ")));
             }
-            FieldValidation::Warn => self.warn_all(faults),
+            FieldValidation::Warn => self.warnings.extend(faults),
             FieldValidation::Strict | FieldValidation::Ignore => {}
         }
         Ok(())
@@ -222,13 +222,13 @@ pub(crate) fn unrecognized(kind: &str, why: &str, raw: &[u8]) -> Box<Failure> {
 
 /// 422: a patch may be well-formed and still make something that cannot be read. That failure names no kind.
 pub(super) fn unreadable_patch(patched: String, why: &str) -> Box<Failure> {
-    Failure::invalid("", "", "", vec![FieldError::invalid("patch", &patched.into(), why)])
+    Failure::invalid("", "", "", [FieldError::invalid("patch", &patched.into(), why)])
 }
 
 /// 422, in the name of the kind that it says it is.
 fn other_kind(object: &Value, error: FieldError) -> Box<Failure> {
     let group = text(object, "apiVersion").split_once('/').map_or("", |(group, _)| group);
-    Failure::invalid(group, text(object, "kind"), meta_text(object, "name"), vec![error])
+    Failure::invalid(group, text(object, "kind"), meta_text(object, "name"), [error])
 }
 
 fn no_kind(raw: &str) -> String {

@@ -9,6 +9,7 @@ use crate::{
     object::Object,
     status::{Failure, FieldError, Result},
     store::Refused,
+    warnings::Warnings,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -325,7 +326,7 @@ impl Call<'_> {
     /// Delete what a list has, each by itself; what is gone already does not matter.
     pub(crate) fn delete_all(&self, objects: &[Arc<Object>], options: &DeleteOptions) -> Result<()> {
         for object in objects {
-            let mut call = Call { namespace: object.key.namespace(), warnings: Vec::new(), ..*self };
+            let mut call = Call { namespace: object.key.namespace(), warnings: Warnings::default(), ..*self };
             match call.delete(object.key.name(), options) {
                 Err(failure) if failure.code != 404 => return Err(failure),
                 _ => {}

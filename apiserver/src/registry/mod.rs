@@ -29,8 +29,9 @@ use crate::{
     meta,
     object::{Content, Key, Object},
     server::Core,
-    status::{Failure, FieldError, Result},
+    status::{Failure, FieldErrors, Result},
     store::Refused,
+    warnings::Warnings,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -66,7 +67,7 @@ pub(crate) struct Call<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) options: &'a WriteOptions,
     /// For the answer's `Warning` headers.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Warnings,
 }
 
 /// What a request is answered with.
@@ -84,7 +85,7 @@ impl Call<'_> {
         Failure::not_found(&self.served.resource.group, &self.served.resource.plural, name)
     }
 
-    fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Box<Failure> {
+    fn invalid(&self, name: &str, errors: FieldErrors) -> Box<Failure> {
         let resource = &self.served.resource;
         let (group, _) = builtin::storage_of(&resource.group, &resource.plural);
         Failure::invalid(group, &resource.kind, name, errors)
@@ -100,14 +101,6 @@ impl Call<'_> {
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Object>> {
         self.core.store.get(&self.served.table, self.key(name).as_str())
-    }
-
-    fn warn_all(&mut self, warnings: Vec<String>) {
-        for warning in warnings {
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
     }
 
     /// Let those who may change the object do so. `old` is what it replaces.
@@ -179,7 +172,7 @@ impl Call<'_> {
         if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
     }
 
-    fn type_errors(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    fn type_errors(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
         let validate = self.served.strategy().validate;
         if !self.served.is_converted() {
             return validate(object, old);

@@ -12,7 +12,8 @@ use crate::{
     patch::Patch,
     resource::Scale,
     schema::Schema,
-    status::{Failure, FieldError, Result},
+    status::{Failure, FieldError, FieldErrors, Result, StrictErrors},
+    warnings::Warnings,
 };
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
@@ -21,7 +22,7 @@ use std::sync::LazyLock;
 pub(crate) enum ScaleInput {
     Replace(Body),
     /// By this, of which this is doubtful.
-    Patch(Patch, Vec<String>),
+    Patch(Patch, StrictErrors),
 }
 
 /// What it is, for those who say nothing.
@@ -63,7 +64,7 @@ impl Call<'_> {
             if conditional {
                 super::meta_mut(&mut object).insert("resourceVersion".into(), seen.into());
             }
-            let mut whole = Call { part: Part::Scale, warnings: Vec::new(), ..*self };
+            let mut whole = Call { part: Part::Scale, warnings: Warnings::default(), ..*self };
             match whole.update(name, &Input::Replace(object)) {
                 Ok((Answer::Stored(object), _)) => return self.scale(&object),
                 Ok((Answer::Value(object), _)) => return Ok(show(&object, &scale)),
@@ -96,7 +97,7 @@ impl Call<'_> {
         Ok(scale)
     }
 
-    fn read_scale(&mut self, scale: &mut Value, mut faults: Vec<String>) -> Result<(), String> {
+    fn read_scale(&mut self, scale: &mut Value, mut faults: StrictErrors) -> Result<(), String> {
         if !scale.is_object() {
             return Err("json: cannot unmarshal what is no object".into());
         }
@@ -122,8 +123,8 @@ impl Call<'_> {
 const UNREADABLE: &str = "no kind is registered for the type v1.Scale";
 
 /// What is wrong with the places of a custom resource that its scale is made of.
-pub(super) fn errors(scale: &Scale, object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn errors(scale: &Scale, object: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for path in [&scale.spec_replicas, &scale.status_replicas] {
         let field = format!(".{}", path.join("."));
         let number = match reach(object, path) {

@@ -8,7 +8,7 @@ use crate::{
     object::Object,
     patch::Patch,
     resource::Generation,
-    status::{Failure, FieldError, Reason, Result},
+    status::{Failure, FieldError, Reason, Result, StrictErrors},
     store::Refused,
 };
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(crate) enum Input {
     /// Into this, as [`Call::accept`] gave it.
     Replace(Value),
     /// By this, of which this is doubtful.
-    Patch(Patch, Vec<String>),
+    Patch(Patch, StrictErrors),
 }
 
 /// What only the server may change, once an object is there.

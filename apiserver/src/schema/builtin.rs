@@ -228,7 +228,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "x": 1},
             "spec": {"nope": 1, "containers": [{"name": "a", "resources": {"limits": {"cpu": 1}}, "imagee": ""}]},
         });
-        assert_eq!(schema.prune(&mut pod), ["spec.containers[0].imagee", "spec.nope"]);
+        assert_eq!(*schema.prune(&mut pod), ["spec.containers[0].imagee", "spec.nope"]);
         assert_eq!(pod["metadata"], json!({"name": "a", "x": 1}));
         assert_eq!(pod["spec"], json!({"containers": [{"name": "a", "resources": {"limits": {"cpu": 1}}}]}));
     }
@@ -241,7 +241,7 @@ mod tests {
             "additionalProperties": {"type": "string", "default": {"any": ["thing"]}, "nope": 1}}}}});
         let mut crd = json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": props}}]}});
         let at = "spec.versions[0].schema.openAPIV3Schema.properties.a.items.additionalProperties.nope";
-        assert_eq!(schema.prune(&mut crd), [at]);
+        assert_eq!(*schema.prune(&mut crd), [at]);
         let kept = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["a"]["items"];
         assert_eq!(kept["additionalProperties"], json!({"type": "string", "default": {"any": ["thing"]}}));
         assert_eq!(schema.decode_error(&crd), None);

@@ -4,7 +4,7 @@ use super::{
     Additional, Bound, Format, Id, Kind, List, Node, Pattern, Rules, Schema, formats, path::Path, pattern,
     validate::NO_FIELD,
 };
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Map, Value};
 
 /// Keywords that hold lists of schemas.
@@ -166,14 +166,14 @@ fn strings(list: &[Value]) -> Vec<String> {
 
 impl Schema {
     /// What is wrong with the defaults: each has to be something that its own schema accepts and leaves as it is.
-    pub(super) fn check_defaults(&self, schema: &Value, path: &str) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+    pub(super) fn check_defaults(&self, schema: &Value, path: &str) -> FieldErrors {
+        let mut errors = FieldErrors::new();
         self.defaults_below(self.root, schema, path, &mut errors);
         errors
     }
 
     /// The nodes below `id` came from `schema`, which is walked beside them for the paths.
-    fn defaults_below(&self, id: Id, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    fn defaults_below(&self, id: Id, schema: &Value, path: &str, errors: &mut FieldErrors) {
         let node = self.node(id);
         if let Some(default) = &node.default {
             let at = format!("{path}.default");
@@ -181,7 +181,7 @@ impl Schema {
             if self.prune_at(id, &mut pruned) {
                 errors.push(FieldError::invalid(&at, default, "must not have unknown fields"));
             }
-            let mut found = Vec::new();
+            let mut found = FieldErrors::new();
             self.check(id, default, None, &Path::ROOT, &mut found);
             errors.extend(found.into_iter().map(|error| {
                 let whole = error.field.is_empty() || error.field == NO_FIELD;

@@ -117,15 +117,12 @@ fn shown(number: &Number) -> String {
 
 /// Quantities may be written as numbers too.
 fn quantity(value: &Value) -> Result<(), String> {
-    let fits = match value {
-        Value::Number(_) => true,
-        Value::String(text) => quantity::parse(text).is_some(),
-        _ => false,
+    let parsed = match value {
+        Value::Number(number) => quantity::parse(&quantity::number_text(number)),
+        Value::String(text) => quantity::parse(text),
+        _ => Err(quantity::ParseError::Syntax),
     };
-    if fits {
-        return Ok(());
-    }
-    Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into())
+    parsed.map(drop).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
 //! Lists that are sets or maps: what their schemas have to say, and that no item is there twice.
 
-use super::{Additional, List, Node, Schema, path::Path, structural::entries};
-use crate::status::FieldError;
+use super::{Additional, List, Node, Schema, path::Path};
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 impl Schema {
     /// Items that are in a set or map more than once.
-    pub(super) fn check_lists(&self, object: &Value) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+    pub(super) fn check_lists(&self, object: &Value) -> FieldErrors {
+        let mut errors = FieldErrors::new();
         if self.has_lists {
             self.lists_below(self.root(), object, &Path::ROOT, &mut errors);
         }
         errors
     }
 
-    fn lists_below(&self, node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    fn lists_below(&self, node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
         match value {
             Value::Object(map) => {
                 for (key, value) in map {
@@ -45,7 +45,7 @@ impl Schema {
     }
 }
 
-fn map_duplicates(list: &[Value], keys: &[String], path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn map_duplicates(list: &[Value], keys: &[String], path: &Path<'_>, errors: &mut FieldErrors) {
     if let Some(index) = list.iter().position(|item| !item.is_object() && !item.is_null()) {
         let detail = "must be an object for an array of list-type map";
         errors.push(FieldError::invalid(path.index(index).to_string(), &list[index], detail));
@@ -63,12 +63,12 @@ pub(super) fn key_of(item: &Value, keys: &[String]) -> Value {
 }
 
 /// Tells the second occurrence of each value, once.
-fn duplicates(values: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn duplicates(values: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut FieldErrors) {
     let mut seen: HashMap<String, u32> = HashMap::new();
     for (index, value) in values.enumerate() {
         let times = seen.entry(value.to_string()).or_default();
         *times += 1;
-        if *times == 2 {
+        if *times == 2 && !errors.is_full() {
             errors.push(FieldError::duplicate(path.index(index).to_string(), &value));
         }
     }
@@ -141,9 +141,14 @@ impl super::structural::Checker {
             self.invalid(format!("{path}.items.type"), &found, detail);
             return;
         }
+        let required: HashSet<_> = items["required"].as_array().into_iter().flatten().map(Value::as_str).collect();
         for key in keys {
+            // One kind of error shows all keys.
+            if self.errors.is_full() {
+                break;
+            }
             let name = key.as_str().unwrap_or_default();
-            let Some((_, property)) = entries(&items["properties"]).find(|(property, _)| *property == name) else {
+            let Some(property) = items["properties"].get(name) else {
                 let all = &schema["x-kubernetes-list-map-keys"];
                 self.invalid(at.clone(), all, "entries must all be names of item properties");
                 continue;
@@ -153,8 +158,7 @@ impl super::structural::Checker {
                 let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                 self.invalid(format!("{below}.type"), &items["type"], detail);
             }
-            let required = items["required"].as_array().is_some_and(|required| required.contains(key));
-            if !required && property["default"].is_null() {
+            if !required.contains(&key.as_str()) && property["default"].is_null() {
                 let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a \
                               required property";
                 self.required(format!("{below}.default"), detail);
@@ -164,7 +168,8 @@ impl super::structural::Checker {
                 self.forbidden(format!("{below}.nullable"), detail);
             }
         }
-        if (1..keys.len()).any(|index| keys[..index].contains(&keys[index])) {
+        let distinct: HashSet<_> = keys.iter().map(Value::as_str).collect();
+        if distinct.len() < keys.len() {
             self.invalid(at, &schema["x-kubernetes-list-map-keys"], "must not contain duplicate entries");
         }
     }

@@ -22,7 +22,7 @@ mod structural;
 mod tests;
 mod validate;
 
-use crate::status::FieldError;
+use crate::status::FieldErrors;
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::{fmt, sync::Arc};
@@ -177,7 +177,7 @@ impl Schema {
     }
 
     /// The schema of a custom resource's version: its `openAPIV3Schema`, which stands at `path` of the definition.
-    pub(crate) fn from_crd(schema: &Value, preserve_unknown_fields: bool, path: &str) -> Result<Self, Vec<FieldError>> {
+    pub(crate) fn from_crd(schema: &Value, preserve_unknown_fields: bool, path: &str) -> Result<Self, FieldErrors> {
         let (mut errors, others) = structural::check(schema, path);
         if !errors.is_empty() {
             errors.extend(others);

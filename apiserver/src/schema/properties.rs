@@ -97,7 +97,7 @@ proptest! {
     fn pruning_twice_is_pruning_once(schema in compiled(), mut object in object()) {
         schema.prune(&mut object);
         let once = object.clone();
-        prop_assert_eq!(schema.prune(&mut object), Vec::<String>::new());
+        prop_assert!(schema.prune(&mut object).is_empty());
         prop_assert_eq!(&object, &once);
         prop_assert_eq!(&object["metadata"], &json!({"x": 1}));
     }
@@ -118,7 +118,7 @@ proptest! {
         let updated = schema.validate(&object, Some(&old));
         prop_assert!(updated.len() <= created.len());
         let unchanged = schema.validate(&object, Some(&object));
-        prop_assert_eq!(unchanged, vec![]);
+        prop_assert!(unchanged.is_empty(), "{unchanged:?}");
     }
 
     #[test]

@@ -1,22 +1,23 @@
 //! Dropping the fields that a schema does not know, and those that Go would not write.
 
 use super::{Additional, Id, Kind, Node, Schema, is_meta, path::Path};
+use crate::status::StrictErrors;
 use serde_json::Value;
 
 impl Schema {
     /// Drops unknown fields and tells which they were, sorted. apiVersion, kind and metadata of the object itself and
     /// of embedded ones stay as they are. From built-ins empty lists and maps and zeros go too, as they do on their
     /// way through Go: leaving them in or out is no change. What Go writes of them nevertheless comes back as a default.
-    pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
-        let mut walk = Walk { schema: self, unknown: Vec::new() };
+    pub(crate) fn prune(&self, object: &mut Value) -> StrictErrors {
+        let mut walk = Walk { schema: self, unknown: StrictErrors::new() };
         walk.known(self.root(), object, &Path::ROOT);
-        walk.unknown.sort_unstable();
+        walk.unknown.sort();
         walk.unknown
     }
 
     /// The same from a node on, for a value that is no whole object.
     pub(super) fn prune_at(&self, id: Id, value: &mut Value) -> bool {
-        let mut walk = Walk { schema: self, unknown: Vec::new() };
+        let mut walk = Walk { schema: self, unknown: StrictErrors::new() };
         walk.known(self.node(id), value, &Path::ROOT.field(""));
         !walk.unknown.is_empty()
     }
@@ -49,7 +50,7 @@ impl Node {
 
 struct Walk<'a> {
     schema: &'a Schema,
-    unknown: Vec<String>,
+    unknown: StrictErrors,
 }
 
 impl Walk<'_> {
@@ -71,7 +72,7 @@ impl Walk<'_> {
                         (None, Additional::Open | Additional::Refused) => self.unknown(value, &path.field(key)),
                         (None, Additional::None) if node.preserve => {}
                         (None, Additional::None) => {
-                            self.unknown.push(path.field(key).to_string());
+                            self.unknown.extend(std::iter::once_with(|| path.field(key).to_string()));
                             return false;
                         }
                     }
@@ -137,7 +138,7 @@ mod tests {
     fn pruned(schema: &Value, mut object: Value) -> (Value, Vec<String>) {
         let schema = Schema::from_crd(schema, false, "").unwrap();
         let unknown = schema.prune(&mut object);
-        (object, unknown)
+        (object, unknown.into_iter().collect())
     }
 
     #[test]

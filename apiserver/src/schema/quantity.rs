@@ -3,7 +3,7 @@
 //! A quantity is kept as a whole number of billionths, which is as fine as the real server goes: what is finer is
 //! rounded up, away from zero. It remembers the family of its suffix (`k`, `Ki`, `e3`), in which it is shown.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::cmp::Ordering;
 
 /// How a quantity is written.
@@ -22,12 +22,35 @@ pub(crate) struct Quantity {
 }
 
 const NANO: i128 = 1_000_000_000;
+/// Amounts are below this number of billionths. The sum of two of them fits `i128`.
+const END: i128 = 10_i128.pow(38);
+/// Largest amount with a binary suffix. The real server lowers larger amounts to it.
+const MAX_BINARY: i128 = i64::MAX as i128 * NANO;
 const DECIMAL: [(&str, u32); 10] =
     [("n", 0), ("u", 3), ("m", 6), ("", 9), ("k", 12), ("M", 15), ("G", 18), ("T", 21), ("P", 24), ("E", 27)];
 const BINARY: [(&str, u32); 6] = [("Ki", 1), ("Mi", 2), ("Gi", 3), ("Ti", 4), ("Pi", 5), ("Ei", 6)];
 
-/// Reads `1`, `0.5`, `100m`, `1Gi`, `1e3`.
-pub(crate) fn parse(text: &str) -> Option<Quantity> {
+/// Why a text is not a quantity that the server stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ParseError {
+    Syntax,
+    /// The real server stores decimal amounts of any size.
+    TooLarge,
+}
+
+impl std::fmt::Display for ParseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Syntax => {
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            }
+            Self::TooLarge => "quantity is too large; use an amount below 1e29",
+        })
+    }
+}
+
+/// Parses `1`, `0.5`, `100m`, `1Gi`, `1e3`.
+pub(crate) fn parse(text: &str) -> Result<Quantity, ParseError> {
     let text = text.trim();
     let (negative, unsigned) = match text.strip_prefix(['+', '-']) {
         Some(rest) => (text.starts_with('-'), rest),
@@ -37,43 +60,57 @@ pub(crate) fn parse(text: &str) -> Option<Quantity> {
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return None;
+        return Err(ParseError::Syntax);
     }
-    // What is beyond 18 digits of a fraction is no more than something above zero.
+    // Digits of the fraction after the 18th only decide whether to round up.
     let (fraction, rest) = fraction.split_at(fraction.len().min(18));
-    let mut digits: i128 = format!("0{whole}{fraction}").parse().unwrap_or(i128::MAX);
     let more = rest.bytes().any(|digit| digit != b'0');
-    if more {
-        digits = digits.saturating_add(1);
-    }
-    let places = i32::try_from(fraction.len()).ok()?;
+    // `None`: the digits do not fit.
+    let digits = format!("0{whole}{fraction}").parse::<i128>().ok().and_then(|digits| digits.checked_add(more.into()));
+    let places = fraction.len() as i32;
     let (family, nanos) = if let Some((_, power)) = DECIMAL.iter().find(|(it, _)| *it == suffix) {
-        (Family::Decimal, scaled(digits, power.cast_signed() - places))
+        (Family::Decimal, digits.and_then(|digits| scaled(digits, power.cast_signed() - places)))
     } else if let Some((_, power)) = BINARY.iter().find(|(it, _)| *it == suffix) {
-        (Family::Binary, scaled(digits.saturating_mul(1024_i128.saturating_pow(*power)), 9 - places))
+        let bytes = digits.and_then(|digits| digits.checked_mul(1024_i128.pow(*power)));
+        // An overflow is far above the largest amount: at most 18 digits are behind the point.
+        let nanos = bytes.and_then(|bytes| scaled(bytes, 9 - places)).unwrap_or(MAX_BINARY);
+        (Family::Binary, Some(nanos.min(MAX_BINARY)))
     } else {
-        let power = suffix.strip_prefix(['e', 'E'])?;
-        let power: i32 = power.parse().ok()?;
-        (Family::Exponent, scaled(digits, power.saturating_add(9 - places)))
+        let power = suffix.strip_prefix(['e', 'E']).and_then(|power| power.parse::<i32>().ok());
+        let power = power.ok_or(ParseError::Syntax)?.saturating_add(9 - places);
+        (Family::Exponent, digits.and_then(|digits| scaled(digits, power)))
     };
-    Some(Quantity { nanos: if negative { -nanos } else { nanos }, family })
+    let nanos = nanos.filter(|nanos| *nanos < END).ok_or(ParseError::TooLarge)?;
+    Ok(Quantity { nanos: if negative { -nanos } else { nanos }, family })
 }
 
-/// `digits` times a power of ten, rounded up.
-fn scaled(digits: i128, power: i32) -> i128 {
-    let factor = 10_i128.saturating_pow(power.unsigned_abs());
-    if power < 0 { (digits + factor - 1) / factor } else { digits.saturating_mul(factor) }
+/// Returns `digits` times a power of ten, rounded up; `None` if that does not fit.
+fn scaled(digits: i128, power: i32) -> Option<i128> {
+    if digits == 0 {
+        return Some(0);
+    }
+    let factor = 10_i128.checked_pow(power.unsigned_abs());
+    if power >= 0 {
+        return digits.checked_mul(factor?);
+    }
+    // A factor that does not fit is larger than every number of digits.
+    Some(factor.map_or(1, |factor| digits / factor + i128::from(digits % factor != 0)))
 }
 
 /// The text of a quantity as JSON has it: numbers count too.
 pub(crate) fn of(value: &Value) -> Option<Quantity> {
     match value {
-        Value::String(text) => parse(text),
-        Value::Number(number) => match number.as_i64() {
-            Some(number) => parse(&number.to_string()),
-            None => parse(&number.as_f64()?.to_string()),
-        },
+        Value::String(text) => parse(text).ok(),
+        Value::Number(number) => parse(&number_text(number)).ok(),
         _ => None,
+    }
+}
+
+/// Returns a JSON number as a text that [`parse`] reads.
+pub(super) fn number_text(number: &Number) -> String {
+    match number.as_i64() {
+        Some(number) => number.to_string(),
+        None => number.as_f64().unwrap_or_default().to_string(),
     }
 }
 
@@ -144,15 +181,17 @@ impl std::fmt::Display for Quantity {
             }
             return write!(f, "{number}{}", if power == 0 { "" } else { BINARY[power - 1].0 });
         }
+        // Amounts with an exponent have no largest suffix.
+        let steps = if self.family == Family::Exponent { usize::MAX } else { DECIMAL.len() - 1 };
         let mut power = 0;
-        while number % 1000 == 0 && power + 1 < DECIMAL.len() {
+        while number % 1000 == 0 && power < steps {
             number /= 1000;
             power += 1;
         }
-        let (suffix, exponent) = DECIMAL[power];
         match self.family {
-            Family::Exponent if exponent != 9 => write!(f, "{number}e{}", exponent.cast_signed() - 9),
-            _ => write!(f, "{number}{suffix}"),
+            Family::Exponent if power != 3 => write!(f, "{number}e{}", 3 * power as i32 - 9),
+            Family::Exponent => write!(f, "{number}"),
+            _ => write!(f, "{number}{}", DECIMAL[power].0),
         }
     }
 }
@@ -183,6 +222,12 @@ mod tests {
             (".5", "500m"),
             ("5.", "5"),
             ("1E", "1E"),
+            ("2e-100", "1e-9"),
+            ("0e100", "0"),
+            ("1e-2147483648", "1e-9"),
+            ("-1e28", "-10e27"),
+            ("9999999999999999999999999999999999999999Ki", "9223372036854775807"),
+            ("-100000.000000000000000001Ei", "-9223372036854775807"),
         ] {
             assert_eq!(parse(written).unwrap().to_string(), shown, "{written}");
         }
@@ -190,14 +235,25 @@ mod tests {
 
     #[test]
     fn what_is_none_is_told() {
-        for text in ["", "Gi", "1gi", "1 Gi", "1e", "1.2.3", ".", "1e3m", "--1"] {
-            assert_eq!(parse(text), None, "{text}");
+        for text in ["", "Gi", "1gi", "1 Gi", "1e", "1.2.3", ".", "1e3m", "--1", "1e2147483648"] {
+            assert_eq!(parse(text), Err(ParseError::Syntax), "{text}");
         }
     }
 
     #[test]
+    fn an_amount_that_does_not_fit_is_too_large() {
+        let digits = "9".repeat(40);
+        for text in ["1e100", "-1e100", "1e29", "1e2147483647", &digits, &format!("{digits}n"), &format!("{digits}.5")]
+        {
+            assert_eq!(parse(text), Err(ParseError::TooLarge), "{text}");
+        }
+        let largest = parse("99999999999999999999999999999.999999999").unwrap();
+        assert_eq!(largest.in_thousandths().to_string(), "100000000000E");
+    }
+
+    #[test]
     fn amounts_are_compared_by_what_they_are() {
-        assert!(parse("1Gi") > parse("1G") && parse("900m") < parse("1"));
+        assert!(parse("1Gi").unwrap() > parse("1G").unwrap() && parse("900m").unwrap() < parse("1").unwrap());
         assert!(parse("1.5").unwrap().in_thousandths().to_string() == "1500m" && !parse("1.5").unwrap().is_whole());
         assert_eq!(parse("0.0001").unwrap().in_thousandths().to_string(), "1m");
         assert!(parse("-1").unwrap().is_negative() && parse("0k").unwrap().is_zero());

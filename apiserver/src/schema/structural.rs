@@ -2,29 +2,29 @@
 //! may be. The rules and texts are the real server's.
 
 use super::{compile::JUNCTORS, pattern};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 /// Deeper than any schema in use, shallow enough for every stack.
 const MAX_DEPTH: usize = 100;
 
 /// What is wrong with a schema, sorted: what keeps it from being structural, and what else is.
-pub(super) fn check(schema: &Value, path: &str) -> (Vec<FieldError>, Vec<FieldError>) {
-    let mut checker = Checker { errors: Vec::new(), others: Vec::new() };
+pub(super) fn check(schema: &Value, path: &str) -> (FieldErrors, FieldErrors) {
+    let mut checker = Checker { errors: FieldErrors::new(), others: FieldErrors::new() };
     if schema["nullable"] == true {
         checker.forbidden(format!("{path}.nullable"), "nullable cannot be true at the root");
     }
     checker.node(schema, path, &Place { level: Level::Root, depth: 0, meta: false, no_default: None });
     let Checker { mut errors, mut others } = checker;
-    errors.sort_by(|one, other| one.field.cmp(&other.field));
-    others.sort_by(|one, other| one.field.cmp(&other.field));
+    errors.sort_by_field();
+    others.sort_by_field();
     (errors, others)
 }
 
 pub(super) struct Checker {
-    pub(super) errors: Vec<FieldError>,
+    pub(super) errors: FieldErrors,
     /// What does not keep a schema from being structural.
-    others: Vec<FieldError>,
+    others: FieldErrors,
 }
 
 /// Where a node stands.
@@ -62,10 +62,10 @@ impl Checker {
         if place.depth > MAX_DEPTH {
             return self.forbidden(path.into(), "must not be nested this deep");
         }
-        let structural = self.errors.len();
+        let structural = self.errors.mark();
         self.keywords(schema, path, place);
         self.list_and_map(schema, path);
-        self.others.extend(self.errors.drain(structural..));
+        self.others.extend(self.errors.split_off(structural));
         self.kind(schema, path, place.level);
         self.meta(schema, path, place.level);
         let given = (place.level == Level::Root).then_some(Given { schema, path });
@@ -187,9 +187,9 @@ impl Checker {
         if place.depth > MAX_DEPTH {
             return self.forbidden(path.into(), "must not be nested this deep");
         }
-        let structural = self.errors.len();
+        let structural = self.errors.mark();
         self.keywords(schema, path, place);
-        self.others.extend(self.errors.drain(structural..));
+        self.others.extend(self.errors.split_off(structural));
         self.values(schema, given, path, place, types);
         for (key, must) in UNSTRUCTURAL {
             let empty = match &schema[*key] {
@@ -271,10 +271,10 @@ pub(super) fn is_set(schema: &Value, key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::status::FieldError;
+    use crate::status::FieldErrors;
     use serde_json::{Value, json};
 
-    fn check(schema: &Value, path: &str) -> Vec<FieldError> {
+    fn check(schema: &Value, path: &str) -> FieldErrors {
         let (mut errors, others) = super::check(schema, path);
         errors.extend(others);
         errors

@@ -4,7 +4,7 @@
 //! with the fewest are told.
 
 use super::{Additional, Bound, Format, Id, Kind, List, Node, Rules, Schema, is_meta, listtype, path::Path, type_name};
-use crate::status::{FieldError, FieldErrorKind};
+use crate::status::{FieldError, FieldErrorKind, FieldErrors};
 use serde_json::{Map, Number, Value, json};
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ pub(super) const NO_FIELD: &str = "<nil>";
 
 impl Schema {
     /// Everything that is wrong with an object, given the one it replaces.
-    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
+        let mut errors = FieldErrors::new();
         self.check(self.root, object, None, &Path::ROOT, &mut errors);
         if let (Some(_), false) = (old, errors.is_empty()) {
-            errors.clear();
+            errors = FieldErrors::new();
             self.check(self.root, object, old, &Path::ROOT, &mut errors);
         }
         self.finish(object, old, errors)
     }
 
     /// What is asked once the values are known to be right or wrong.
-    fn finish(&self, object: &Value, old: Option<&Value>, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+    fn finish(&self, object: &Value, old: Option<&Value>, mut errors: FieldErrors) -> FieldErrors {
         let lists = self.check_lists(object);
         // A list that was wrong before makes all of them forgiven.
         if !lists.is_empty() && old.is_none_or(|old| self.check_lists(old).is_empty()) {
@@ -41,40 +41,37 @@ impl Schema {
     }
 
     /// The same for a request on `/status`: the rest of the object is not looked at. The texts know no more than the status does.
-    pub(crate) fn validate_status(&self, object: &Value, old: &Value) -> Vec<FieldError> {
-        let Some((id, status)) = self.root().named("status").zip(object.get("status")) else { return Vec::new() };
-        let mut errors = Vec::new();
+    pub(crate) fn validate_status(&self, object: &Value, old: &Value) -> FieldErrors {
+        let Some((id, status)) = self.root().named("status").zip(object.get("status")) else {
+            return FieldErrors::new();
+        };
+        let mut errors = FieldErrors::new();
         self.check(id, status, None, &Path::ROOT, &mut errors);
         if !errors.is_empty() {
-            errors.clear();
+            errors = FieldErrors::new();
             self.check(id, status, old.get("status"), &Path::ROOT, &mut errors);
         }
-        for error in &mut errors {
+        let in_status = |mut error: FieldError| {
             match error.field.as_str() {
                 NO_FIELD => {}
                 "" => error.field = "status".into(),
                 inner if inner.starts_with('[') => error.field = format!("status{inner}"),
                 inner => error.field = format!("status.{inner}"),
             }
-        }
-        self.finish(object, Some(old), errors)
+            error
+        };
+        self.finish(object, Some(old), errors.into_iter().map(in_status).collect())
     }
 
     /// The same for one value, which is forgiven if it is what it was.
-    pub(super) fn check(
-        &self,
-        id: Id,
-        value: &Value,
-        old: Option<&Value>,
-        path: &Path<'_>,
-        errors: &mut Vec<FieldError>,
-    ) {
-        let before = errors.len();
+    pub(super) fn check(&self, id: Id, value: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut FieldErrors) {
+        let before = errors.mark();
+        let count = errors.len();
         let node = self.node(id);
         let found = Found { path, errors };
         self.check_value(node, value, old, found);
-        if errors.len() > before && old == Some(value) {
-            errors.truncate(before);
+        if errors.len() > count && old == Some(value) {
+            errors.split_off(before);
         }
     }
 
@@ -110,19 +107,19 @@ impl Schema {
             return;
         }
         let errors_of = |id: &Id| {
-            let mut errors = Vec::new();
+            let mut errors = FieldErrors::new();
             self.check(*id, value, old, found.path, &mut errors);
             errors
         };
-        let mut told = Vec::new();
+        let mut told = FieldErrors::new();
         let quoted = json!(found.path.to_string());
         let mut composite = |text: String| told.push(FieldError::invalid(NO_FIELD, &json!(""), text));
-        let mut inner = Vec::new();
+        let mut inner = FieldErrors::new();
         if !rules.any_of.is_empty() {
             let failures: Vec<_> = rules.any_of.iter().map(errors_of).collect();
             if failures.iter().all(|errors| !errors.is_empty()) {
                 composite(format!("{quoted} must validate at least one schema (anyOf)"));
-                inner.extend(failures.into_iter().min_by_key(Vec::len).into_iter().flatten());
+                inner.extend(failures.into_iter().min_by_key(|errors| errors.len()).into_iter().flatten());
             }
         }
         if !rules.one_of.is_empty() {
@@ -134,7 +131,7 @@ impl Schema {
                 composite(format!("{quoted} must validate one and only one schema (oneOf). {how}"));
             }
             if valid == 0 {
-                inner.extend(failures.into_iter().min_by_key(Vec::len).into_iter().flatten());
+                inner.extend(failures.into_iter().min_by_key(|errors| errors.len()).into_iter().flatten());
             }
         }
         let failures: Vec<_> = rules.all_of.iter().map(errors_of).collect();
@@ -147,8 +144,8 @@ impl Schema {
         if rules.not.as_ref().is_some_and(|not| errors_of(not).is_empty()) {
             composite(format!("{quoted} must not validate the schema (not)"));
         }
-        found.errors.append(&mut told);
-        found.errors.append(&mut inner);
+        found.errors.extend(told);
+        found.errors.extend(inner);
     }
 
     fn list(&self, node: &Node, list: &[Value], old: Option<&Value>, found: &mut Found<'_>) {
@@ -161,6 +158,9 @@ impl Schema {
             let before = old.and_then(Value::as_array).filter(|_| !keys.is_empty());
             let before: HashMap<_, _> = before.into_iter().flatten().map(|item| (key_text(item, keys), item)).collect();
             for (index, item) in list.iter().enumerate() {
+                if found.errors.is_full() {
+                    break;
+                }
                 let old = if before.is_empty() { None } else { before.get(&key_text(item, keys)).copied() };
                 self.check(items, item, old, &found.path.index(index), found.errors);
             }
@@ -185,6 +185,9 @@ impl Schema {
             }
         }
         for (key, value) in map {
+            if found.errors.is_full() {
+                break;
+            }
             let Some(id) = node.field(key) else {
                 if node.additional == Additional::Refused {
                     let detail = format!("{path}.{key} in body is a forbidden property");
@@ -214,7 +217,7 @@ impl Schema {
 /// Where something may be wrong, and what was.
 struct Found<'a> {
     path: &'a Path<'a>,
-    errors: &'a mut Vec<FieldError>,
+    errors: &'a mut FieldErrors,
 }
 
 impl Found<'_> {

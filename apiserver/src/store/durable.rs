@@ -29,6 +29,7 @@ impl Store {
     pub(crate) fn close(&self) {
         let mut state = self.0.write();
         state.log = None;
+        state.history_bytes = 0;
         for (_, table) in state.tables.drain() {
             table.grown.send_replace(Some(table.changes));
         }

@@ -107,7 +107,7 @@ impl Watcher {
         let (_, model) = &worlds[self.world];
         let life = &model.lives[self.life];
         let unseen: Vec<_> = life.changes.iter().filter(|(at, _, _)| *at > self.seen).copied().collect();
-        let next = self.cursor.try_next(limit);
+        let next = self.cursor.try_next(limit, usize::MAX);
         if unseen.iter().any(|(at, _, _)| *at <= life.floor) {
             assert!(matches!(next, Some(Next::Expired(Expired { floor })) if floor == life.floor), "{next:?}");
             return true;
@@ -281,7 +281,7 @@ proptest! {
         history in prop_oneof![0..4usize, 4..40usize],
         ops in prop::collection::vec((op(), any::<usize>()), 1..120),
     ) {
-        let mut worlds = vec![(Store::new(history, |_, _, _| true), Model { revision: 1, history, lives: Vec::new(), tables: BTreeMap::new() })];
+        let mut worlds = vec![(Store::new(HistoryLimits { changes: history, bytes: usize::MAX }, |_, _, _| true), Model { revision: 1, history, lives: Vec::new(), tables: BTreeMap::new() })];
         let mut watchers = Vec::new();
         for table in ["pods", "widgets"] {
             run(&Op::Create(table), 0, &mut worlds, &mut watchers);

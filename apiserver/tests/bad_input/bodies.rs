@@ -229,3 +229,22 @@ async fn an_object_of_another_type_or_place_is_a_bad_request() {
     assert_eq!(server.get(&format!("{WIDGETS}/a")).await.json, made);
     assert_eq!(server.get(&format!("{CONFIG_MAPS}/a")).await.json, map);
 }
+
+#[tokio::test]
+async fn a_quantity_of_extreme_size_is_rounded_lowered_or_rejected() {
+    let server = Server::with_widgets().await;
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let quota =
+        |name: &str, amount: Value| json!({"metadata": {"name": name}, "spec": {"hard": {"requests.memory": amount}}});
+    let digits = "9".repeat(40);
+    for (name, amount, stored) in
+        [("small", "2e-100".to_owned(), "1e-3"), ("large", format!("{digits}Ki"), "9223372036854775807")]
+    {
+        let made = server.post(quotas, quota(name, json!(amount))).await.expect(201);
+        assert_eq!(made.json["spec"]["hard"]["requests.memory"], stored);
+    }
+    for amount in [json!("1e100"), json!("-1e100"), json!(1e100), json!(digits), json!(format!("{digits}E"))] {
+        let reply = server.post(quotas, quota("rejected", amount)).await.expect(400);
+        assert!(reply.message().ends_with("quantity is too large; use an amount below 1e29"), "{}", reply.message());
+    }
+}

@@ -44,17 +44,20 @@ async fn a_request_in_flight_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_request_whose_body_is_still_coming_is_in_flight() {
+async fn a_request_is_in_flight_once_its_body_is_complete() {
     let server = Server::start();
+    server.server.faults().add("POST configmaps -> delay 1s".parse().unwrap());
     let (mut sender, body) = mpsc::channel::<Bytes>(1);
     let body = StreamBody::new(body.map(|data| Ok::<_, Infallible>(Frame::data(data))));
     let request = Request::post(CONFIG_MAPS).body(body).unwrap();
     let call = tokio::spawn(server.server.service().call(request));
     tokio::task::yield_now().await;
-    stays_busy(&server).await;
+    becomes_idle(&server).await;
     sender.send(config_map("a").to_string().into()).await.unwrap();
-    stays_busy(&server).await;
+    becomes_idle(&server).await;
     drop(sender);
+    tokio::task::yield_now().await;
+    stays_busy(&server).await;
     assert_eq!(call.await.unwrap().unwrap().status(), 201);
     becomes_idle(&server).await;
 }

@@ -1,6 +1,8 @@
 //! Time, history, admission and controllers, as the options have them.
 
 use super::*;
+use bytes::Bytes;
+use http_body_util::BodyExt;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -47,6 +49,44 @@ async fn a_watcher_slower_than_history_is_long_is_told_410() {
     // What happened elsewhere takes no history from this one.
     server.post("/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "s"}})).await.expect(201);
     assert_eq!(other.next_name().await, ("ADDED".into(), "s".into()));
+}
+
+#[tokio::test]
+async fn history_is_bounded_in_bytes() {
+    let server = Server::with(Options { history_bytes: 2 << 20, ..Options::default() });
+    let first = server.post(CONFIG_MAPS, config_map("a")).await.expect(201).rv();
+    let mut last = first;
+    for n in 0..10 {
+        let large = format!("{n}{}", "x".repeat(500_000));
+        last = server.merge(&format!("{CONFIG_MAPS}/a"), json!({"data": {"k": large}})).await.expect(200).rv();
+    }
+    let (kind, status) =
+        server.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={first}")).await.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(410)));
+    let mut watch = server.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", last - 2)).await;
+    assert_eq!(watch.take(2).await.len(), 2);
+}
+
+/// Each event is as large as the object.
+#[tokio::test]
+async fn a_watcher_s_buffer_is_bounded_in_bytes() {
+    let server = Server::start();
+    let from = server.server.revision();
+    for n in 0..10 {
+        let mut map = config_map(&format!("m{n}"));
+        map["data"]["k"] = "x".repeat(500_000).into();
+        server.post(CONFIG_MAPS, map).await.expect(201);
+    }
+    for query in [format!("resourceVersion={from}"), String::new()] {
+        let mut body =
+            server.raw("GET", &format!("{CONFIG_MAPS}?watch=1&{query}"), &[], Bytes::new()).await.into_body();
+        let mut events = 0;
+        while events < 10 {
+            let frame = body.frame().await.expect("more events").expect("no error").into_data().expect("data");
+            assert!(frame.len() < 2_000_000, "{} bytes", frame.len());
+            events += frame.iter().filter(|byte| **byte == b'\n').count();
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::*;
 
 fn store(history: usize) -> Store {
-    let store = Store::new(history, |_, _, _| true);
+    let store = Store::new(HistoryLimits { changes: history, bytes: usize::MAX }, |_, _, _| true);
     store.create_table(&"pods".into());
     store
 }
@@ -21,6 +21,64 @@ fn revisions(next: Option<Next>) -> Vec<u64> {
     }
 }
 
+/// An object of about `size` bytes.
+fn large(size: usize) -> Content {
+    let data = serde_json::json!({"metadata": {}, "data": "x".repeat(size)});
+    Content::encode(data.as_object().unwrap())
+}
+
+#[test]
+fn history_is_bounded_in_bytes_and_the_largest_table_pays() {
+    const BUDGET: usize = 1 << 20;
+    let store = Store::new(HistoryLimits { changes: 1000, bytes: BUDGET }, |_, _, _| true);
+    for table in ["pods", "events"] {
+        store.create_table(&table.into());
+    }
+    let write = |table: &str, size| {
+        let seen = store.get(table, "a/x").map(|object| object.revision);
+        store.write(table, &Key::from_text("a/x"), seen, Some(large(size))).unwrap()
+    };
+    for _ in 0..10 {
+        write("events", 10);
+    }
+    for _ in 0..50 {
+        write("pods", 100_000);
+    }
+    let kept = |table: &str| store.0.read().tables[table].changes.list.len();
+    assert!(store.0.read().history_bytes <= BUDGET);
+    assert_eq!((kept("events"), kept("pods")), (10, 10));
+    assert!(store.watch("events", 1).unwrap().is_ok());
+    assert!(store.watch("pods", 11).unwrap().is_err());
+    store.compact(u64::MAX);
+    assert_eq!(store.0.read().history_bytes, 0);
+}
+
+#[test]
+fn the_last_change_stays_in_any_budget() {
+    let store = Store::new(HistoryLimits { changes: 1000, bytes: 0 }, |_, _, _| true);
+    store.create_table(&"pods".into());
+    let mut watcher = store.watch("pods", 1).unwrap().unwrap();
+    for value in 0..3 {
+        let revision = put(&store, "a/x", value).revision;
+        assert_eq!(revisions(watcher.try_next(10, usize::MAX)), [revision]);
+    }
+    store.drop_table("pods").unwrap();
+    assert_eq!(store.0.read().history_bytes, 0);
+}
+
+#[test]
+fn a_watcher_takes_changes_up_to_a_size() {
+    let store = store(100);
+    let mut watcher = store.watch("pods", 1).unwrap().unwrap();
+    for _ in 0..10 {
+        let seen = store.get("pods", "a/x").map(|object| object.revision);
+        store.write("pods", &Key::from_text("a/x"), seen, Some(large(1000))).unwrap();
+    }
+    assert_eq!(revisions(watcher.try_next(10, 1)), [2]);
+    assert_eq!(revisions(watcher.try_next(10, 2500)), [3, 4, 5]);
+    assert_eq!(revisions(watcher.try_next(3, usize::MAX)), [6, 7, 8]);
+}
+
 #[test]
 fn a_slow_watcher_gets_expired_and_never_a_gap() {
     let store = store(3);
@@ -28,12 +86,12 @@ fn a_slow_watcher_gets_expired_and_never_a_gap() {
     for value in 0..3 {
         put(&store, "a/x", value);
     }
-    assert_eq!(revisions(slow.try_next(1)), [2]);
+    assert_eq!(revisions(slow.try_next(1, usize::MAX)), [2]);
     put(&store, "a/x", 3);
-    assert_eq!(revisions(slow.try_next(1)), [3]);
+    assert_eq!(revisions(slow.try_next(1, usize::MAX)), [3]);
     put(&store, "a/x", 4);
     put(&store, "a/x", 5);
-    assert!(matches!(slow.try_next(1), Some(Next::Expired(Expired { floor: 4 }))));
+    assert!(matches!(slow.try_next(1, usize::MAX), Some(Next::Expired(Expired { floor: 4 }))));
     assert_eq!(slow.seen(), 3);
 }
 
@@ -45,7 +103,7 @@ fn a_slow_watcher_of_a_dropped_table_gets_expired_and_never_a_gap() {
         put(&store, "a/x", value);
     }
     store.drop_table("pods").unwrap();
-    assert!(matches!(slow.try_next(10), Some(Next::Expired(_))));
+    assert!(matches!(slow.try_next(10, usize::MAX), Some(Next::Expired(_))));
 }
 
 #[test]
@@ -60,7 +118,7 @@ fn compaction_does_not_expire_a_watcher_that_saw_everything() {
     store.compact(store.revision());
     assert!(store.watch("pods", 2).unwrap().is_err());
     put(&store, "a/x", 2);
-    assert_eq!(revisions(idle.try_next(10)), [8]);
+    assert_eq!(revisions(idle.try_next(10, usize::MAX)), [8]);
 }
 
 #[tokio::test]
@@ -74,19 +132,19 @@ async fn watchers_of_a_dropped_table_read_everything_and_then_end() {
     store.create_table(&"pods".into());
     put(&store, "a/x", 3);
     cursor.grown().await;
-    assert_eq!(revisions(cursor.try_next(1)), [2]);
-    assert_eq!(revisions(cursor.try_next(1)), [3]);
+    assert_eq!(revisions(cursor.try_next(1, usize::MAX)), [2]);
+    assert_eq!(revisions(cursor.try_next(1, usize::MAX)), [3]);
     // The removal of what was left.
-    assert_eq!(revisions(cursor.try_next(1)), [4]);
+    assert_eq!(revisions(cursor.try_next(1, usize::MAX)), [4]);
     cursor.grown().await;
-    assert!(matches!(cursor.try_next(1), Some(Next::End)));
+    assert!(matches!(cursor.try_next(1, usize::MAX), Some(Next::End)));
 }
 
 /// What a watcher got until the table was dropped.
 async fn follow(mut cursor: Cursor, limit: usize) -> Vec<Arc<Change>> {
     let mut all = Vec::new();
     loop {
-        match cursor.try_next(limit) {
+        match cursor.try_next(limit, usize::MAX) {
             Some(Next::Changes(changes)) => all.extend(changes),
             Some(Next::End) => return all,
             Some(Next::Expired(expired)) => panic!("{expired:?}"),
@@ -180,7 +238,7 @@ async fn watchers_slower_than_a_short_history_see_no_gap_before_they_expire() {
         let (scan, mut cursor) = store.scan_and_watch("pods", Range::default()).unwrap();
         let mut seen = scan.revision;
         for _ in 0..20 {
-            match cursor.try_next(2) {
+            match cursor.try_next(2, usize::MAX) {
                 Some(Next::Changes(changes)) => {
                     for change in changes {
                         assert_eq!(change.revision, seen + 1);
