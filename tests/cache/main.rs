@@ -29,3 +29,4 @@ mod tenants;
 mod turns;
 mod unused;
 mod views;
+mod watch_streams;

@@ -1,6 +1,6 @@
 //! Bodies with an end to waiting: of a watch, line by line, and others whole. What is timed is each part that comes, so that a slow one comes to its end.
 
-use super::{Failure, broken, lines::Lines, silent, turn::Turn};
+use super::{Failure, broken, lines::Lines, turn::Turn};
 use crate::client::poll_part;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -89,7 +89,7 @@ impl Alarm {
             ready!(self.timer.as_mut().poll(cx));
             let end = self.since + self.silence;
             if Instant::now() >= end {
-                return Poll::Ready(silent(self.silence));
+                return Poll::Ready(Failure::Silent(self.silence));
             }
             self.timer.as_mut().reset(end);
         }
@@ -108,7 +108,9 @@ pub(super) async fn whole(mut body: Body, silence: Duration) -> Result<BytesMut,
 /// The next part of a body, unless nothing comes for so long; `None` at its end.
 async fn part(body: &mut Body, silence: Duration) -> Result<Option<Bytes>, Failure> {
     loop {
-        let Some(frame) = timeout(silence, body.frame()).await.map_err(|_| silent(silence))? else { return Ok(None) };
+        let Some(frame) = timeout(silence, body.frame()).await.map_err(|_| Failure::Silent(silence))? else {
+            return Ok(None);
+        };
         if let Ok(data) = frame.map_err(broken)?.into_data() {
             return Ok(Some(data));
         }
