@@ -10,7 +10,10 @@
 //! objects. Mappings that were pushed outside of an event are bounded by
 //! [`MAX_FAILING_WITHOUT_OBJECT`].
 
-use crate::{caught::caught, object::ObjectKey};
+use crate::{
+    caught::caught,
+    object::{DecodeError, ObjectKey},
+};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -234,6 +237,10 @@ impl Run<'_> {
         let attempted = self.attempt(&mapping).await;
         mapping.counted.set_attempted();
         let Err(error) = attempted else { return };
+        if is_permanent(&error) {
+            self.shared.dropped_mappings.fetch_add(1, Relaxed);
+            return self.log_permanent_failure(&mapping, &error);
+        }
         let mapping = Arc::new(mapping);
         let retries = match &mapping.event {
             Some(event) => self.failing.insert(event, &mapping),
@@ -253,8 +260,25 @@ impl Run<'_> {
         }
     }
 
-    fn log_first_failure(&self, mapping: &Mapping, error: &str, retries: &Retries) {
+    fn log_permanent_failure(&self, mapping: &Mapping, error: &anyhow::Error) {
         let Self { controller, source, .. } = *self;
+        let (namespace, name) = mapping.namespace_and_name();
+        let error = format!("{error:#}");
+        mapping.span.in_scope(|| {
+            tracing::warn!(
+                controller,
+                source,
+                namespace,
+                name,
+                error,
+                "mapping event to requests failed, not retrying"
+            );
+        });
+    }
+
+    fn log_first_failure(&self, mapping: &Mapping, error: &anyhow::Error, retries: &Retries) {
+        let Self { controller, source, .. } = *self;
+        let error = format!("{error:#}");
         let (namespace, name) = mapping.namespace_and_name();
         mapping.span.in_scope(|| match retries {
             Retries::Dropped => {
@@ -305,6 +329,7 @@ impl Run<'_> {
     /// Attempts a mapping that has failed before. Returns `true` if it succeeded.
     async fn retry(&self, mapping: &Mapping) -> bool {
         let Err(error) = self.attempt(mapping).await else { return true };
+        let error = format!("{error:#}");
         let Self { controller, source, .. } = *self;
         let (namespace, name) = mapping.namespace_and_name();
         mapping.span.in_scope(|| {
@@ -320,13 +345,19 @@ impl Run<'_> {
         false
     }
 
-    async fn attempt(&self, mapping: &Mapping) -> Result<(), String> {
+    async fn attempt(&self, mapping: &Mapping) -> anyhow::Result<()> {
         let _permit = self.permits.acquire().await;
-        mapping.attempt().instrument(mapping.span.clone()).await.map_err(|error| {
+        let attempted = mapping.attempt().instrument(mapping.span.clone()).await;
+        if attempted.is_err() {
             self.shared.failed_attempts.fetch_add(1, Relaxed);
-            format!("{error:#}")
-        })
+        }
+        attempted
     }
+}
+
+/// Returns whether no further attempt can succeed, because the body of the event's object was dropped.
+pub(super) fn is_permanent(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(DecodeError::BodyDropped { .. })))
 }
 
 impl Mapping {

@@ -10,7 +10,14 @@ use super::{
     undecoded::Undecoded,
 };
 use kube_core::{GroupVersionKind, TypeMeta};
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 /// An object in memory: key and metadata for free, the whole of it through [`Object::decode`]. A clone is counts only.
 ///
@@ -43,12 +50,48 @@ pub(crate) enum Body {
     Metadata(Arc<MetadataOnly>),
     /// Received, and not decoded: only its metadata is in memory.
     Undecoded(Arc<Undecoded>),
+    Dropped(Arc<DroppedBody>),
+}
+
+/// Metadata of an object whose body was dropped before the event was delivered.
+pub(crate) struct DroppedBody {
+    metadata: Arc<MetadataOnly>,
+    /// Whether a predicate or handler tried to decode the object.
+    decode_failed: AtomicBool,
+}
+
+impl DroppedBody {
+    fn decode<K: KubeObject>(&self) -> Result<Arc<K>, DecodeError> {
+        if K::metadata_api() {
+            return self.metadata.decode();
+        }
+        self.decode_failed.store(true, Relaxed);
+        Err(self.error())
+    }
+
+    fn error(&self) -> DecodeError {
+        DecodeError::BodyDropped { kind: self.metadata.types().kind.clone(), key: self.metadata.key() }
+    }
 }
 
 impl<K> Object<K> {
     /// What a store has under a key.
     pub(crate) fn stored(key: ObjectKey, payload: Arc<impl Payload>) -> Self {
         Self { key, body: payload.into_body(), kind: PhantomData }
+    }
+
+    /// Creates a deleted object whose body was dropped.
+    pub(crate) fn dropped(key: ObjectKey, metadata: Arc<MetadataOnly>) -> Self {
+        let body = Body::Dropped(Arc::new(DroppedBody { metadata, decode_failed: AtomicBool::new(false) }));
+        Self { key, body, kind: PhantomData }
+    }
+
+    /// Returns the error of [`Object::decode`] if that was called on this object or a clone, and failed because the body was dropped.
+    pub(crate) fn failed_decode(&self) -> Option<DecodeError> {
+        match &self.body {
+            Body::Dropped(object) => object.decode_failed.load(Relaxed).then(|| object.error()),
+            _ => None,
+        }
     }
 
     /// What names the object.
@@ -81,6 +124,7 @@ impl<K> Object<K> {
             Body::Compact(object) => of(object.types()),
             Body::Metadata(object) => of(object.types()),
             Body::Undecoded(object) => of(object.metadata().types()),
+            Body::Dropped(object) => of(object.metadata.types()),
         }
     }
 
@@ -97,6 +141,7 @@ impl Body {
             Self::Compact(object) => object.meta(),
             Self::Metadata(object) => object.meta(),
             Self::Undecoded(object) => object.meta(),
+            Self::Dropped(object) => object.metadata.meta(),
         }
     }
 
@@ -106,6 +151,7 @@ impl Body {
             Self::Compact(object) => object.decode(),
             Self::Metadata(object) => object.decode(),
             Self::Undecoded(object) => object.decode(),
+            Self::Dropped(object) => object.decode(),
         }
     }
 }
@@ -120,6 +166,7 @@ impl Body {
                 Err(DecodeError::MetadataOnly { kind: object.types().kind.clone(), key: object.key() })
             }
             Self::Undecoded(object) => Err(object.error()),
+            Self::Dropped(object) => Err(object.error()),
         }
     }
 }
@@ -128,8 +175,10 @@ impl<K: KubeObject> Object<K> {
     /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
     /// who hold it.
     ///
-    /// Errors: the object does not fit `K`. In the events of a typed informer, only
-    /// [`Event::Generic`](crate::event::Event::Generic) has such an object.
+    /// Errors: the object does not fit `K`, or its body was dropped. In the events of a typed informer,
+    /// only [`Event::Generic`](crate::event::Event::Generic) has an object that does not fit. The body is
+    /// dropped for deleted objects of events that a slow handler receives late, see
+    /// [`Event`](crate::event::Event).
     pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
         self.body.decode()
     }

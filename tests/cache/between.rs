@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 use steersman_apiserver::{ApiServer, Service};
-use tokio::{task::yield_now, time::sleep};
+use tokio::{
+    task::yield_now,
+    time::{sleep, timeout},
+};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Decide = dyn Fn(&Request<Body>) -> Turn + Send + Sync;
@@ -35,6 +38,10 @@ pub(crate) enum Turn {
     Never,
     /// These instead, with so much time before each; after the last one it stays open, and nothing comes.
     Tell(Vec<(Duration, String)>),
+    /// Waits for this long, sends this text, and then breaks the connection.
+    Break(Duration, String),
+    /// Passes the answer, and breaks the connection when no data came for this long.
+    CutIdle(Duration),
 }
 
 #[derive(Clone)]
@@ -76,6 +83,12 @@ impl tower_service::Service<Request<Body>> for Between {
                 Turn::Silence => of(stream::pending()),
                 Turn::Never => return pending().await,
                 Turn::Tell(words) => return Ok(Response::new(of(told(words).chain(stream::pending())))),
+                Turn::Break(time, words) => {
+                    let body = told(vec![(time, words)]).map(|part| Ok(Frame::data(part)));
+                    let body = body.chain(stream::once(async { Err(BoxError::from("connection reset")) }));
+                    return Ok(Response::new(StreamBody::new(body).boxed_unsync()));
+                }
+                Turn::CutIdle(time) => cut_idle(body.map_err(Into::into).boxed_unsync(), time),
                 Turn::TenParts(time) => {
                     let whole = body.collect().await?.to_bytes();
                     let size = whole.len().div_ceil(10).max(1);
@@ -96,6 +109,17 @@ fn told(words: Vec<(Duration, String)>) -> impl Stream<Item = Bytes> + Send {
         sleep(time).await;
         words.into()
     })
+}
+
+fn cut_idle(body: UnsyncBoxBody<Bytes, BoxError>, time: Duration) -> UnsyncBoxBody<Bytes, BoxError> {
+    let frames = stream::unfold(Some(body), move |body| async move {
+        let mut body = body?;
+        match timeout(time, body.frame()).await {
+            Ok(frame) => Some((frame?, Some(body))),
+            Err(_) => Some((Err("connection reset".into()), None)),
+        }
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
 fn of(parts: impl Stream<Item = Bytes> + Send + 'static) -> UnsyncBoxBody<Bytes, BoxError> {

@@ -30,3 +30,4 @@ mod turns;
 mod undecoded;
 mod unused;
 mod views;
+mod watch_streams;

@@ -13,7 +13,11 @@ pub(crate) enum Failure {
     /// There was no answer, or none that could be read.
     #[error("{0}")]
     Broken(String),
-    #[error("the server ended the watch at once")]
+    /// Nothing was received for this long.
+    #[error("nothing came within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// A watch stream ended before it had lived for [`LIVED`](super::LIVED), and without an event.
+    #[error("API server closed the watch within {} s and without an event", super::LIVED.as_secs())]
     EndedAtOnce,
     /// What a watch that was to begin at no version has not told, nobody can ask for.
     #[error("the server gives its lists no version, so that everything is asked for again after each watch")]
@@ -41,10 +45,6 @@ impl Failure {
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.code == 404)
     }
-}
-
-pub(super) fn silent(time: Duration) -> Failure {
-    Failure::Broken(format!("nothing came within {} s", time.as_secs()))
 }
 
 pub(super) fn broken(error: impl std::fmt::Display) -> Failure {

@@ -11,7 +11,8 @@
 //! * a watch from no version, because the list had none, is followed by a list: nobody knows what it has missed;
 //! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
 //! * code of others that panics is a failure like another: nobody can say how far it came, so that everything is asked for anew;
-//! * the server is never hammered: what ends at once or fails is tried again later and later (see [`pace`]);
+//! * a watch stream that lived for [`LIVED`] or delivered an event is reopened within a second, and the informer stays synced. A request that fails, and a stream that
+//!   ends sooner, is retried with growing delays (see [`pace`]);
 //! * what the server says no with is reported in its own words;
 //! * that there is no such kind it only says of a list: a watch that is told so is followed by one. What that means is for others to say (see [`doubt`]).
 //!
@@ -41,7 +42,7 @@ pub(crate) use self::{
     sink::Sink,
 };
 use self::{
-    failure::{broken, silent, unanswered},
+    failure::{broken, unanswered},
     listed::Listed,
     stream::Stream,
     way::Way,
@@ -55,7 +56,7 @@ use http::{Request, Response, header::RETRY_AFTER, response::Parts};
 use kube_client::client::Body;
 use rand::RngExt;
 use std::{mem, pin::pin, time::Duration};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long the server is asked to keep a watch open: at random between this and twice this, so that not all end at once.
 const WATCH: Duration = Duration::from_mins(5);
@@ -67,14 +68,35 @@ const SILENCE: Duration = Duration::from_secs(30);
 const UNMARKED: Duration = Duration::from_mins(3);
 /// How long the next part of a streamed list may take.
 const ANSWER: Duration = Duration::from_mins(1);
-/// A watch that ended sooner counts as a failure, unless something has happened: then the next one waits for as long.
-const SHORT: Duration = Duration::from_secs(1);
+/// Age at which a watch stream counts as a success, even if it delivered no event.
+///
+/// Proxies and load balancers cut idle streams after tens of seconds. A server that rejects watches by closing them does so at once.
+const LIVED: Duration = Duration::from_secs(5);
 
-/// What to do next, and what went wrong before.
+/// Result of one list or watch.
 struct Next {
     /// Watch from this version; list if there is none.
     from: Option<String>,
-    failure: Option<Failure>,
+    end: End,
+}
+
+/// End of a list or watch, which determines the delay before the next request.
+enum End {
+    /// The next request follows at once.
+    Complete,
+    /// A watch stream ended after it had lived for [`LIVED`] or delivered an event.
+    Closed,
+    Failed(Failure),
+}
+
+impl Next {
+    fn complete(from: Option<String>) -> Self {
+        Self { from, end: End::Complete }
+    }
+
+    fn failed(from: Option<String>, failure: Failure) -> Self {
+        Self { from, end: End::Failed(failure) }
+    }
 }
 
 pub(crate) struct Reflector<S> {
@@ -110,27 +132,37 @@ impl<S: Sink> Reflector<S> {
             let (lists, unversioned) = (from.is_none(), from.as_deref() == Some(""));
             let next = caught(pin!(self.ask(from))).await;
             self.tell();
-            let mut next = next.unwrap_or_else(|words| Next { from: None, failure: Some(Failure::Panicked(words)) });
-            if unversioned {
-                // Versions that it has told may be later than what it has not.
-                next = Next { from: None, failure: next.failure.or(Some(Failure::Unversioned)) };
+            let next = next.unwrap_or_else(|words| Next::failed(None, Failure::Panicked(words)));
+            let mut failure = match next.end {
+                End::Failed(failure) => failure,
+                // The events of the stream may have later versions than events that it has missed.
+                End::Complete | End::Closed if unversioned => Failure::Unversioned,
+                End::Complete => {
+                    from = next.from;
+                    continue;
+                }
+                End::Closed => {
+                    from = next.from;
+                    sleep(pace.succeeded()).await;
+                    continue;
+                }
+            };
+            from = next.from.filter(|_| !unversioned);
+            if lists && failure.is_absent() {
+                let Some(doubts) = &self.place.doubts else { return failure };
+                failure = doubts.settled(failure).await;
             }
-            from = next.from;
-            if let Some(mut failure) = next.failure {
-                if lists && failure.is_absent() {
-                    let Some(doubts) = &self.place.doubts else { return failure };
-                    failure = doubts.settled(failure).await;
+            let wait = match &failure {
+                Failure::Unversioned => pace.forgotten(None),
+                Failure::Refused(refusal) if refusal.needs_a_list() => pace.forgotten(refusal.retry_after()),
+                Failure::Refused(refusal) => pace.failed(refusal.retry_after()),
+                Failure::Broken(_) | Failure::Silent(_) | Failure::EndedAtOnce | Failure::Panicked(_) => {
+                    pace.failed(None)
                 }
-                let wait = match &failure {
-                    Failure::Unversioned => pace.forgotten(None),
-                    Failure::Refused(refusal) if refusal.needs_a_list() => pace.forgotten(refusal.retry_after()),
-                    Failure::Refused(refusal) => pace.failed(refusal.retry_after()),
-                    Failure::Broken(_) | Failure::EndedAtOnce | Failure::Panicked(_) => pace.failed(None),
-                };
-                if !wait.is_zero() {
-                    self.sink.failed(&failure);
-                    sleep(wait).await;
-                }
+            };
+            if !wait.is_zero() {
+                self.sink.failed(&failure);
+                sleep(wait).await;
             }
         }
     }
@@ -150,7 +182,7 @@ impl<S: Sink> Reflector<S> {
             Ok(version) => {
                 self.way.paged();
                 self.heard = Instant::now();
-                Next { from: Some(version), failure: None }
+                Next::complete(Some(version))
             }
             Err(failure) => self.not_listed(failure),
         }
@@ -158,7 +190,7 @@ impl<S: Sink> Reflector<S> {
 
     fn not_listed(&mut self, failure: Failure) -> Next {
         self.way.failed(&failure);
-        Next { from: None, failure: Some(failure) }
+        Next::failed(None, failure)
     }
 
     /// Everything, and then what happens, in one watch.
@@ -177,7 +209,7 @@ impl<S: Sink> Reflector<S> {
             Err(Failure::Refused(refusal)) if matches!(refusal.code, 400 | 406 | 415 | 422 | 501) => {
                 // Older servers, and those in front of them, do not know it. A list says the same.
                 self.way.never_streams();
-                Next { from: None, failure: None }
+                Next::complete(None)
             }
             Err(failure) => self.not_listed(failure),
         }
@@ -233,9 +265,9 @@ impl<S: Sink> Reflector<S> {
             }
             Err(Failure::Refused(refusal)) if refusal.needs_a_list() || refusal.code == 404 || again => {
                 self.timed_out = false;
-                Next { from: None, failure: Some(Failure::Refused(refusal)) }
+                Next::failed(None, Failure::Refused(refusal))
             }
-            Err(failure) => Next { from: Some(version), failure: Some(failure) },
+            Err(failure) => Next::failed(Some(version), failure),
         }
     }
 
@@ -245,16 +277,17 @@ impl<S: Sink> Reflector<S> {
         loop {
             let line = match stream.next(|| self.tell()).await {
                 Ok(Some(line)) => line,
-                Ok(None) if happened => {
-                    self.tell();
-                    sleep_until(begun + SHORT).await;
-                    return Next { from: Some(version), failure: None };
+                ended => {
+                    // A stream on which nothing came for too long may have been dead all that time.
+                    let is_silent = matches!(ended, Err(Failure::Silent(_)));
+                    let worked = happened || begun.elapsed() >= LIVED;
+                    let end = match ended {
+                        _ if worked && !is_silent => End::Closed,
+                        Err(failure) => End::Failed(failure),
+                        Ok(_) => End::Failed(Failure::EndedAtOnce),
+                    };
+                    return Next { from: Some(version), end };
                 }
-                Ok(None) => {
-                    let failure = (begun.elapsed() < SHORT).then_some(Failure::EndedAtOnce);
-                    return Next { from: Some(version), failure };
-                }
-                Err(failure) => return Next { from: Some(version), failure: Some(failure) },
             };
             self.untold = true;
             if let Some(entry) = self.at_once(&line) {
@@ -280,9 +313,9 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(Line::Error(refusal)) => {
                     let from = (!refusal.needs_a_list()).then_some(version);
-                    return Next { from, failure: Some(Failure::Refused(refusal)) };
+                    return Next::failed(from, Failure::Refused(refusal));
                 }
-                Err(error) => return Next { from: Some(version), failure: Some(broken(error)) },
+                Err(error) => return Next::failed(Some(version), broken(error)),
             }
         }
     }

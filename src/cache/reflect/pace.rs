@@ -1,4 +1,4 @@
-//! How long to wait before the server is asked again: not at all after something that went well, longer and longer while it goes wrong.
+//! Delay before the next request to the server: up to a second after a watch that worked, growing delays after failures.
 
 use rand::RngExt;
 use std::time::Duration;
@@ -10,6 +10,8 @@ const FIRST: Duration = Duration::from_millis(800);
 const LONGEST: Duration = Duration::from_secs(30);
 /// A failure so long after the last wait counts as the first.
 const HEALTHY: Duration = Duration::from_mins(2);
+/// Longest delay before a watch that worked is reopened. It is random, so that not all informers return at once when a proxy or a server restarts.
+const RECONNECT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -31,6 +33,12 @@ impl Pace {
         let wait = wait.max(at_least.unwrap_or_default());
         self.waited = Some(now + wait);
         wait
+    }
+
+    /// Returns the delay before a watch that worked is reopened, and resets the failure count.
+    pub(crate) fn succeeded(&mut self) -> Duration {
+        self.failures = 0;
+        RECONNECT.mul_f64(rand::rng().random_range(0.0..1.0))
     }
 
     /// The server has forgotten what comes next, and everything is to be asked for anew: how long to wait. That is normal once in a while, whatever the watch had been
@@ -71,6 +79,18 @@ mod tests {
         }
         tokio::time::advance(HEALTHY).await;
         assert!(pace.failed(None) < 2 * FIRST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_resets_the_failure_count_and_waits_for_less_than_a_second() {
+        let mut pace = Pace::default();
+        for _ in 0..100 {
+            for _ in 0..10 {
+                pace.failed(None);
+            }
+            assert!(pace.succeeded() < RECONNECT);
+            assert!(pace.failed(None) < 2 * FIRST);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The body of a watch, line by line, with a time limit between two parts.
 
-use super::{Failure, broken, lines::Lines, silent, turn::Turn};
+use super::{Failure, broken, lines::Lines, turn::Turn};
 use crate::client::poll_part;
 use bytes::Bytes;
 use kube_client::client::Body;
@@ -88,7 +88,7 @@ impl Alarm {
             ready!(self.timer.as_mut().poll(cx));
             let end = self.since + self.silence;
             if Instant::now() >= end {
-                return Poll::Ready(silent(self.silence));
+                return Poll::Ready(Failure::Silent(self.silence));
             }
             self.timer.as_mut().reset(end);
         }

@@ -1,0 +1,160 @@
+//! Watch streams that end early: which of them count as failures, and when the next one is opened.
+
+use super::{
+    between::{Turn, asks, between},
+    support::{Running, cache, make},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::Client;
+use serde_json::json;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+use steersman::cache::{CacheOptions, Informer, InformerState, Notice};
+use steersman_apiserver::{ApiServer, Fault, Options};
+use tokio::time::{Instant, sleep};
+
+fn server() -> ApiServer {
+    ApiServer::new(Options::default()).expect("a server without data starts")
+}
+
+async fn synced(client: &Client) -> (Running, Informer<ConfigMap>) {
+    let cache = cache(client, CacheOptions::default());
+    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    maps.await_synced().await.expect("it syncs");
+    (cache, maps)
+}
+
+/// An informer whose watches, but not its lists, are answered by `turn`.
+struct Fixture {
+    server: ApiServer,
+    cache: Running,
+    maps: Informer<ConfigMap>,
+}
+
+impl Fixture {
+    async fn new(turn: impl Fn() -> Turn + Send + Sync + 'static) -> Self {
+        let server = server();
+        // The server rejects streamed lists, so that lists and watches are separate requests.
+        server.faults().add(Fault::on("watch configmaps").status(400).times(1));
+        let client = between(&server, move |request| match request {
+            watch if asks(watch, "configmaps", "&resourceVersion=") => turn(),
+            _ => Turn::Pass,
+        });
+        let (cache, maps) = synced(&client).await;
+        server.journal().clear();
+        Self { server, cache, maps }
+    }
+
+    /// Lets ten minutes pass. Returns the number of watches, and the share of the time that the informer was not synced.
+    async fn ten_minutes(self) -> (usize, f64) {
+        let mut degraded = 0;
+        for _ in 0..6000 {
+            sleep(Duration::from_millis(100)).await;
+            degraded += u32::from(self.maps.state() != InformerState::Synced);
+        }
+        let watches = self.server.journal().count("watch configmaps");
+        self.cache.stop().await;
+        (watches, f64::from(degraded) / 6000.0)
+    }
+}
+
+/// Returns a function that creates an event of `default/a`, with a later version each time.
+fn events() -> impl Fn() -> String {
+    let version = AtomicU64::new(1000);
+    move || {
+        let version = version.fetch_add(1, Relaxed).to_string();
+        let meta = json!({"name": "a", "namespace": "default", "uid": "1", "resourceVersion": version});
+        format!("{}\n", json!({"type": "MODIFIED", "object": {"metadata": meta}}))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_cuts_idle_streams_does_not_degrade_the_informer_or_delay_events() {
+    let server = server();
+    let direct = Client::new(server.service(), "default");
+    let client = between(&server, |request| match request {
+        watch if asks(watch, "configmaps", "watch=true") => Turn::CutIdle(Duration::from_secs(35)),
+        _ => Turn::Pass,
+    });
+    let (cache, maps) = synced(&client).await;
+    let mut events = maps.events();
+    while !matches!(events.next().await, Some(Notice::InitialDone)) {}
+    let states = tokio::spawn({
+        let maps = maps.clone();
+        async move {
+            // A backoff takes at least 0.8 s.
+            while maps.state() == InformerState::Synced {
+                sleep(Duration::from_millis(100)).await;
+            }
+            maps.state()
+        }
+    });
+    for number in 0..40 {
+        // Between 20 and 80 s: before, at and after a cut.
+        sleep(Duration::from_millis(20_000 + number * 7_919 % 60_000)).await;
+        let created = Instant::now();
+        make(&direct, "default", &number.to_string(), "blue").await;
+        let Some(Notice::Event(event)) = events.next().await else { panic!("an event of {number}") };
+        assert_eq!(event.object().name(), number.to_string());
+        assert!(created.elapsed() < Duration::from_millis(1_100), "{number}: late by {:?}", created.elapsed());
+    }
+    assert!(maps.stats().watch_restarts >= 20, "{:?}", maps.stats());
+    assert!(!states.is_finished(), "{:?}", states.await);
+    states.abort();
+    cache.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_delivers_an_event_and_dies_at_once_counts_as_a_success() {
+    let event = events();
+    let fixture = Fixture::new(move || Turn::Break(Duration::ZERO, event())).await;
+    let (watches, degraded) = fixture.ten_minutes().await;
+    assert!((1000..1500).contains(&watches), "{watches}: twice a second on average");
+    assert!(degraded == 0.0, "{degraded}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_lived_for_five_seconds_counts_as_a_success() {
+    let fixture = Fixture::new(|| Turn::Break(Duration::from_secs(5), String::new())).await;
+    let (watches, degraded) = fixture.ten_minutes().await;
+    assert!((95..125).contains(&watches), "{watches}: one in 5.5 s on average");
+    assert!(degraded == 0.0, "{degraded}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_dies_younger_without_an_event_backs_off() {
+    let fixture = Fixture::new(|| Turn::Break(Duration::from_millis(4900), String::new())).await;
+    let (watches, degraded) = fixture.ten_minutes().await;
+    assert!((10..40).contains(&watches), "{watches}");
+    assert!(degraded > 0.5, "{degraded}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_resets_the_backoff_of_the_failures_before_it() {
+    let number = AtomicU64::new(0);
+    // Four failures in a row wait for 12 to 24 s in total, and later ones for 30 to 60 s each.
+    let fixture = Fixture::new(move || {
+        let age = if number.fetch_add(1, Relaxed) % 5 == 4 { 6 } else { 0 };
+        Turn::Break(Duration::from_secs(age), String::new())
+    })
+    .await;
+    let (watches, _) = fixture.ten_minutes().await;
+    assert!((95..180).contains(&watches), "{watches}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_request_that_fails_backs_off() {
+    let fixture = Fixture::new(|| Turn::Pass).await;
+    fixture.server.faults().add(Fault::on("* configmaps").status(503));
+    // The stream that is open ends by itself within ten minutes.
+    sleep(Duration::from_mins(11)).await;
+    fixture.server.journal().clear();
+    let Fixture { server, cache, maps } = fixture;
+    sleep(Duration::from_mins(10)).await;
+    let requests = server.journal().count("* configmaps");
+    assert!((10..40).contains(&requests), "{requests}");
+    assert!(matches!(maps.state(), InformerState::Degraded { .. }), "{:?}", maps.state());
+    cache.stop().await;
+}
