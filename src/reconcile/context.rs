@@ -68,7 +68,9 @@ impl Context {
         self.0.waited
     }
 
-    /// Why this run happens: the last few events, oldest first. For logs only: who decides by it depends on events that others coalesced or missed.
+    /// Reasons of this reconcile, oldest first: the last events, and the retry or requeue that it is.
+    ///
+    /// For logs only: events are coalesced, so a decision must not depend on them.
     pub fn reasons(&self) -> &[Reason] {
         &self.0.reasons
     }

@@ -92,6 +92,36 @@ async fn health_is_said_as_upstream_says_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn debug_queues_show_reasons_and_terminal_errors() -> anyhow::Result<()> {
+    let server = server();
+    let manager = builder(&server).build()?;
+    let reconciler = reconcile::from_fn(async |request: Request, _| match request.name() {
+        "bad" => Err(Failure::terminal(anyhow::anyhow!("replicas is negative")).into()),
+        _ => Ok(Outcome::requeue_after(Duration::from_mins(1))),
+    });
+    let controller = manager.controller("sites").reconcile(reconciler)?;
+    let address = manager.serve_admin(any_port())?.address();
+    for name in ["bad", "good"] {
+        controller.queue().add(Request::new("shop", name));
+    }
+    let running = Running::new(manager);
+    let page = loop {
+        let page = get(address, "/debug/queues/sites").await?.json();
+        if page["stats"]["delayed"] == 1 {
+            break page;
+        }
+    };
+    assert_eq!(page["entries"][0]["reasons"], json!(["requeue after 60 s"]));
+    let queues = get(address, "/debug/queues").await?.json();
+    for page in [&page, &queues[0]] {
+        let outcome = &page["terminal"][0];
+        assert_eq!((&outcome["key"], &outcome["attempt"]), (&json!("shop/bad"), &json!(1)), "{page}");
+        assert!(outcome["error"].as_str().is_some_and(|error| error.ends_with("replicas is negative")), "{page}");
+    }
+    running.stop().await
+}
+
+#[tokio::test]
 async fn debug_pages_are_what_the_manager_says_as_json() -> anyhow::Result<()> {
     let server = server();
     let manager = builder(&server).leader_election("operator", "default").build()?;

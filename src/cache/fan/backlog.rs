@@ -67,18 +67,16 @@ impl<P> Backlog<P> {
     /// Events are added in the order of their positions.
     pub(super) fn add(&mut self, position: u64, event: Event<P>, limits: &Limits<P>, trash: &mut Trash<P>) {
         let first = self.keys.get(event.key()).copied();
-        let (position, mut pending) = match first.and_then(|first| Some((first, self.pending.remove(&first)?))) {
-            Some((first, pending)) => {
-                self.uncount(&pending);
-                let events = pending.events() + 1;
-                let pending = pending.followed_by(event, trash);
-                self.coalesced += events - pending.events();
-                (first, pending)
-            }
-            None => {
-                self.keys.insert(event.key().clone(), position);
-                (position, Pending { event, told: None })
-            }
+        let first = first.and_then(|first| Some((first, self.pending.remove(&first)?)));
+        let (position, mut pending) = if let Some((first, pending)) = first {
+            self.uncount(&pending);
+            let events = pending.events() + 1;
+            let pending = pending.followed_by(event, trash);
+            self.coalesced += events - pending.events();
+            (first, pending)
+        } else {
+            self.keys.insert(event.key().clone(), position);
+            (position, Pending { event, told: None })
         };
         if pending.is_deletion() && self.full_deletions >= limits.deletions {
             pending.reduce(&limits.reduce, trash);

@@ -92,13 +92,13 @@ impl Elector {
                 }
             };
             let claimed = match known {
+                Ok(()) if standby.is_free() => {
+                    shared.status.lock().can_read(true);
+                    standby.claim().await.map_err(|failure| shared.write_failed(&failure)).ok()
+                }
                 Ok(()) => {
-                    shared.status.lock().can_read(standby.is_free());
-                    if standby.is_free() {
-                        standby.claim().await.map_err(|failure| shared.write_failed(&failure)).ok()
-                    } else {
-                        None
-                    }
+                    shared.status.lock().can_read(false);
+                    None
                 }
                 Err(failure) => {
                     shared.read_failed(&failure);
