@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(thread.anchor.agreed, 0);
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         /// Cores whose counters differ, a clock that is set or stands still, a thread that is kept waiting: nothing makes it worse.
         #[test]
         fn a_stamp_is_a_reading_of_the_clock_and_less_than_a_window(

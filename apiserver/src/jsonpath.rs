@@ -247,7 +247,6 @@ fn literal(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::{cell, find};
-    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn object() -> Value {
@@ -303,7 +302,7 @@ mod tests {
         assert_eq!(cell(".status.phase", "string", &object()), Value::Null);
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn any_text_can_be_followed(path in r#"[.\[\]a-b*?(@)=!'"\\0-1-]{0,12}"#) {
             find(&path, &json!({"a": [{"b": 1}, {"a": {"b": 2}}], "b": "x"}));

@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(dedupe_owner_references(&mut twice, false), None);
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn a_generated_name_is_short_and_begins_as_asked(base in "[a-z]{1,80}-", seed: u64) {
             let name = generate_name(&base, &mut StdRng::seed_from_u64(seed));

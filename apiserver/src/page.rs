@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(Position::decode(&"a".repeat(5000)).unwrap_err().code, 400);
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn a_token_survives_the_round_trip(revision in 1..=u64::MAX / 2, key in "[a-z0-9.-]{1,9}x(/[a-z0-9-]{1,9})?") {
             let position = Position::after(Some(revision), &key);

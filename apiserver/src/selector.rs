@@ -219,7 +219,6 @@ fn wrong_values(key: &str, values: &BTreeSet<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn selects(selector: &str, labels: &[(&str, &'static str)]) -> bool {
         let selector = LabelSelector::parse(selector).unwrap();
@@ -299,7 +298,7 @@ mod tests {
         );
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn parsing_never_panics(text in r"[a-z0-9=!<>(),\\ /.é-]{0,24}|\PC*") {
             let _ = LabelSelector::parse(&text);

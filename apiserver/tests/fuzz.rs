@@ -10,14 +10,12 @@ use k8s_openapi::api::{
 };
 use proptest::{
     prelude::*,
-    test_runner::{Config, TestCaseError, TestRunner},
+    test_runner::{TestCaseError, TestRunner},
 };
 use request::{Request, request};
 use serde_json::{Value, json};
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
+use steersman_testkit::{check_property, this_test};
 use tokio::time::timeout;
 
 const COLLECTIONS: [&str; 7] = [
@@ -29,18 +27,6 @@ const COLLECTIONS: [&str; 7] = [
     "/apis/example.com/v1/widgets",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 ];
-
-/// Runs a round of so many random cases, and goes on with rounds for the seconds that `STEERSMAN_SOAK` gives, if it does.
-pub(crate) fn soak(cases: u32, mut round: impl FnMut(u32)) {
-    let seconds = std::env::var("STEERSMAN_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let end = Instant::now() + Duration::from_secs(seconds);
-    loop {
-        round(cases);
-        if Instant::now() >= end {
-            return;
-        }
-    }
-}
 
 const STATUSES: [u16; 13] = [200, 201, 304, 400, 403, 404, 405, 406, 409, 410, 413, 415, 422];
 
@@ -213,9 +199,8 @@ fn soak_anything_is_answered_and_nothing_breaks() {
         server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
         server
     });
-    soak(150, |cases| {
-        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-        let result = runner.run(&prop::collection::vec(request(), 1..30), |requests| {
+    check_property(this_test!(), 150, |config| {
+        let result = TestRunner::new(config).run(&prop::collection::vec(request(), 1..30), |requests| {
             runtime.block_on(async { check_sequence(&Server::of(base.server.fork()), &requests).await })
         });
         if let Err(error) = result {

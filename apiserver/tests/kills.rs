@@ -17,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use steersman_testkit::{Seeds, this_test};
 use tokio::sync::Semaphore;
 
 const ROUNDS: u64 = 100;
@@ -50,13 +51,13 @@ enum Intent {
 }
 
 impl Writer {
-    fn new(n: u64) -> Self {
+    fn new(n: u64, seed: u64) -> Self {
         Self {
             collection: if n.is_multiple_of(2) { CONFIG_MAPS } else { WIDGETS },
             names: (0..NAMES).map(|name| format!("w{n}-{name}")).collect(),
             known: Known::new(),
             in_flight: None,
-            random: StdRng::seed_from_u64(n),
+            random: StdRng::seed_from_u64(seed.wrapping_add(n)),
         }
     }
 
@@ -187,12 +188,18 @@ fn tear(data: &Path, how: u64, random: &mut StdRng) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_a_hundred_kills() {
+async fn soak_what_was_acknowledged_survives_a_hundred_kills() {
+    for seed in Seeds::new(this_test!(), 1) {
+        kill_a_hundred_times(seed).await;
+    }
+}
+
+async fn kill_a_hundred_times(seed: u64) {
     let scratch = Scratch::new();
     let data = scratch.path("data");
     let definition = scratch.write("widgets.json", &widgets().to_string());
-    let mut random = StdRng::seed_from_u64(7);
-    let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut writers: Vec<Writer> = (0..WRITERS).map(|n| Writer::new(n, seed)).collect();
     let (mut last, mut torn) = (0, false);
     for round in 0..=ROUNDS {
         let mut flags = vec!["--data-dir", data.to_str().expect("a path")];

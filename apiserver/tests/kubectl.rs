@@ -84,11 +84,7 @@ fn lives_and_dies(kubectl: &Kubectl<'_>) {
 #[test]
 fn kubectl_gets_creates_patches_watches_and_deletes() {
     let Some(program) = find() else {
-        let absent = "there is no kubectl in KUBEBUILDER_ASSETS or in the cache: run `cargo xtask envtest`";
-        let expected = std::env::var("CI").is_ok_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
-        assert!(!expected, "{absent}");
-        println!("not run: {absent}");
-        return;
+        return steersman_testkit::skip("no kubectl", "run `cargo xtask envtest`, or set KUBEBUILDER_ASSETS");
     };
     let scratch = Scratch::new();
     let definition = scratch.write("widgets.json", &widgets().to_string());

@@ -6,11 +6,12 @@ use crate::support::*;
 use model::{Expected, Model, Operation, Write, operation};
 use proptest::{
     prelude::*,
-    test_runner::{Config, TestCaseError, TestRunner},
+    test_runner::{TestCaseError, TestRunner},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use steersman_apiserver::Options;
+use steersman_testkit::{check_property, this_test};
 
 /// What an object is, as far as the model knows it.
 fn shown(object: &Value) -> Value {
@@ -93,10 +94,9 @@ fn soak_writes_do_what_the_model_says() {
         server.post("/api/v1/namespaces", json!({"metadata": {"name": "other"}})).await.expect(201);
         server
     });
-    crate::fuzz::soak(80, |cases| {
-        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    check_property(this_test!(), 80, |config| {
         let sequence = prop::collection::vec(operation(), 1..40);
-        let result = runner.run(&sequence, |operations| {
+        let result = TestRunner::new(config).run(&sequence, |operations| {
             runtime.block_on(async {
                 let server = Server::of(base.server.fork());
                 server.server.wait_idle().await;

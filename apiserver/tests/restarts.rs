@@ -18,6 +18,7 @@ use kube::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path, time::Duration};
+use steersman_testkit::{Seeds, this_test};
 
 async fn connect(kubeconfig: &Path) -> Api<ConfigMap> {
     let read = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
@@ -59,7 +60,13 @@ fn world(maps: impl Iterator<Item = impl ResourceExt>) -> BTreeMap<String, Optio
 }
 
 #[tokio::test]
-async fn reflectors_end_with_what_there_is_after_every_restart() {
+async fn soak_reflectors_end_with_what_there_is_after_every_restart() {
+    for seed in Seeds::new(this_test!(), 1) {
+        restart_ten_times(seed).await;
+    }
+}
+
+async fn restart_ten_times(seed: u64) {
     let scratch = Scratch::new();
     let data = scratch.path("data");
     let data = data.to_str().expect("a path");
@@ -71,7 +78,7 @@ async fn reflectors_end_with_what_there_is_after_every_restart() {
         reflect(api.clone(), watcher::Config::default()),
         reflect(api.clone(), watcher::Config::default().streaming_lists()),
     ];
-    let mut random = StdRng::seed_from_u64(1);
+    let mut random = StdRng::seed_from_u64(seed);
     for round in 0..10 {
         for _ in 0..20 {
             write(&api, &mut random).await;

@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(shown("b!=2, a == 1,,a=1"), "a=1,b!=2");
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn what_is_displayed_is_read_as_the_same(
             terms in proptest::collection::vec(("[ab][.]c", r"[ab,=\\]{0,4}", any::<bool>()), 0..4),

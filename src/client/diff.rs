@@ -98,7 +98,7 @@ mod tests {
         })
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn who_merges_the_difference_has_the_other(
             base in proptest::collection::btree_map("[abc]", value(), 0..4),

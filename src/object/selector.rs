@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(shown("a=1,b in (x, y, x),a=1"), shown("b in (y,x), a == 1"));
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         /// Against kube's own matching, through the text.
         #[test]
         fn it_matches_as_kube_does(

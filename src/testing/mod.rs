@@ -79,3 +79,5 @@ pub use self::{
     run::{TestOutput, or_left_out, run_embedded, run_real},
     user::User,
 };
+#[doc(inline)]
+pub use steersman_testkit::skip;

@@ -1,12 +1,12 @@
 //! One test on both servers: as two tests, so that the harness's own line says on which one it failed.
 
-use super::{Env, Environment, Error, environment::says_true};
+use super::{Env, Environment, Error};
 use std::{
     env, fmt,
-    io::{self, Write},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     time::Duration,
 };
+use steersman_testkit::skip;
 use tokio::{runtime, time::timeout};
 
 /// How long a test may take, unless `STEERSMAN_TEST_SECONDS` says otherwise.
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 ///
 /// * `embedded` has a server of its own; `real` shares one with all tests of the binary: let each test work in a
 ///   [`namespace`](crate::testing::TestServer::namespace) of its own.
-/// * Without programs to start, `real` says so on stderr and passes; with `CI=true` it fails.
+/// * If etcd or kube-apiserver is not installed, `real` is [skipped](crate::testing::skip); with `CI=true` it fails.
 /// * When `real` fails, the logs of the server are kept, and it says where.
 /// * Each runs on a runtime of its own with two threads, and fails if it takes longer than two minutes
 ///   (`STEERSMAN_TEST_SECONDS` for another limit). Code that blocks its thread for ever is not noticed.
@@ -106,17 +106,17 @@ pub fn run_real<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) {
     tidied.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// What was started; or nothing, where tests may be left out because there is nothing to start: then it is said on stderr. With
-/// `CI=true` nothing is left out. For tests that start an [`Environment`] of their own.
+/// Returns what was started, or [skips](skip) the test if the programs to start are not installed.
+///
+/// For tests that start an [`Environment`] of their own. Such a test returns on `None`.
 ///
 /// # Panics
-/// If it did not start for another reason, or may not be left out.
+/// If the start failed for another reason, and if the test is to be skipped with `CI=true`.
 pub fn or_left_out<T>(started: Result<T, Error>) -> Option<T> {
     match started {
         Ok(started) => Some(started),
-        Err(error) if error.is_about_missing_binaries() && !says_true("CI") => {
-            // Past the test harness, which shows only what failing tests print.
-            let _ = writeln!(io::stderr(), "a test on the real server was not run: {error}");
+        Err(error) if error.is_about_missing_binaries() => {
+            skip("no kube-apiserver", error);
             None
         }
         Err(error) => panic!("{error}"),

@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn a_list_behaves_like_a_deque(steps in prop::collection::vec((0..5u8, 0..16u32), 0..200)) {
             let mut nodes = vec![Links::UNLINKED; 16];

@@ -270,7 +270,7 @@ mod tests {
         assert!(slots.free_if_idle(at, &mut done) && done.is_some());
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         /// Few hashes, so that keys meet each other's left-over entries.
         #[test]
         fn every_key_has_a_slot_of_its_own_and_is_found_there(

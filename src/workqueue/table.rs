@@ -178,7 +178,7 @@ mod tests {
         free: Vec<u32>,
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         /// Hashes at the very end wrap round; few different ones make long searches.
         #[test]
         fn a_table_behaves_like_a_map(

@@ -101,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn they_behave_like_a_set_whose_first_gap_is_known(
             // So many that there are several words above.

@@ -180,7 +180,7 @@ mod tests {
         prop::collection::vec(step, 0..120)
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn keys_expire_in_the_order_of_their_times_and_never_early(steps in steps()) {
             let (mut slots, mut wheel) = (Slots::new(), Wheel::new());

@@ -23,6 +23,7 @@ use steersman::{
     testing::{Embedded, Env, TestServer},
 };
 use steersman_apiserver::Fault;
+use steersman_testkit::{Seeds, this_test};
 use tokio::time::{Instant, sleep};
 
 const DEFINITIONS: &str = "* customresourcedefinitions";
@@ -201,8 +202,8 @@ async fn a_kind_that_is_not_where_its_type_says_is_told_with_both() {
 
 /// What the informers of three kinds tell is what the server has in the end, however kinds and objects come and go, and whatever is refused meanwhile.
 #[tokio::test(start_paused = true)]
-async fn kinds_that_come_and_go_at_random_end_up_as_the_server_has_them() {
-    for seed in 0..20 {
+async fn soak_kinds_that_come_and_go_at_random_end_up_as_the_server_has_them() {
+    for seed in Seeds::new(this_test!(), 20) {
         let mut random = StdRng::seed_from_u64(seed);
         let (server, cache) = embedded();
         let client = server.client().expect("a client");

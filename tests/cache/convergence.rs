@@ -1,8 +1,7 @@
 //! Whatever the server and the network do: in the end the cache is what the server has, and handlers know it from events alone.
 //!
-//! A [`Schedule`]'s seed makes the same writes and faults again; what informers wait between
-//! attempts is random beside that, so that a seed which failed may have to be run more than once:
-//! `STEERSMAN_SEED=7 cargo test -p steersman --test cache soak_schedules_end` runs it again and again for as long as the slice takes.
+//! The seed of a [`Schedule`] determines its writes and faults. It does not determine the jitter of the informers' retries,
+//! so a seed may need several runs to reproduce a failure: add `STEERSMAN_SOAK=60` to the command that a failure prints.
 
 use super::{
     chaos::Door,
@@ -16,13 +15,14 @@ use kube_client::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use steersman::{
     cache::{Cache, CacheOptions, InformerState, Query, Select},
     object::ObjectKey,
     testing::{self, Environment, or_left_out},
 };
 use steersman_apiserver::{ApiServer, Options};
+use steersman_testkit::{Seeds, Test, this_test};
 use tokio::time::timeout;
 
 /// The real server, too, lets a watch wait for a version that it has not reached, and says nothing.
@@ -91,39 +91,22 @@ async fn after_the_real_server_was_paused_and_restarted_the_cache_is_what_it_has
     Ok(())
 }
 
-/// Schedules for so many seconds, and at least so many.
-fn run_schedules(test: &str, reach: Reach, seconds: u64, least: u64) {
-    let begin = Instant::now();
-    let first = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
-    let mut count = 0;
-    while count < least || begin.elapsed() < Duration::from_secs(seconds) {
-        let seed = number("STEERSMAN_SEED").unwrap_or(first + count);
+/// Runs the schedule of each seed of `test`. The gate runs `count` of them.
+fn run_schedules(test: Test, reach: Reach, count: u64) {
+    for seed in Seeds::new(test, count) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        let schedule = Schedule::run(seed, reach);
-        let run = || runtime.expect("a runtime").block_on(schedule).expect("the server does what it is told");
-        if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-            eprintln!("run it alone: STEERSMAN_SEED={seed} cargo test -p steersman --test cache {test}");
-            std::panic::resume_unwind(panic);
-        }
-        count += 1;
+        runtime.expect("a runtime").block_on(Schedule::run(seed, reach)).expect("the server does what it is told");
     }
-    println!("{count} schedules in {:?}", begin.elapsed());
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
-/// The slice is for the gate; the soak is not over before a thousand.
 #[test]
 fn soak_schedules_end_with_a_cache_that_is_what_the_server_has() {
-    let (seconds, least) = number("STEERSMAN_SOAK").map_or((3, 1), |seconds| (seconds, 1_000));
-    run_schedules("soak_schedules_end", Reach::Client, seconds, least);
+    run_schedules(this_test!(), Reach::Client, 15);
 }
 
-/// The same for a cache that is made from a configuration, as in production. The system has a part in what happens when, so that a seed is less sure to do the same again.
+/// As in production, the cache creates its client from a configuration. The kernel schedules the sockets, so a seed may
+/// need several runs to reproduce a failure.
 #[test]
 fn soak_schedules_over_sockets_end_with_a_cache_that_is_what_the_server_has() {
-    let (seconds, least) = number("STEERSMAN_SOAK").map_or((3, 1), |seconds| (seconds, 100));
-    run_schedules("soak_schedules_over_sockets", Reach::Sockets, seconds, least);
+    run_schedules(this_test!(), Reach::Sockets, 9);
 }

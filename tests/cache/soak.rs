@@ -26,6 +26,7 @@ use steersman::{
     object::{KubeObject, Metadata},
 };
 use steersman_apiserver::{ApiServer, Fault, Options};
+use steersman_testkit::{Seeds, soak_time, this_test};
 use tokio::{task::yield_now, time::timeout};
 
 #[global_allocator]
@@ -47,11 +48,13 @@ fn soak_objects_that_change_all_the_time_take_no_more_memory() {
         assert!(again.status().expect("it starts").success(), "see above");
         return;
     }
-    let soak = std::env::var("STEERSMAN_SOAK").ok().and_then(|seconds| seconds.parse().ok());
-    let (objects, seconds) = soak.map_or((5_000, 1), |seconds| (100_000, seconds));
-    // Paused: what informers wait after a gap is no time of the test's.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(soaked(objects, Duration::from_secs(seconds))).expect("the server does it");
+    let (objects, time) = soak_time().map_or((5_000, Duration::from_secs(1)), |time| (100_000, time));
+    // A round takes all of the time, so there is one also in a soak.
+    for seed in Seeds::new(this_test!(), 1) {
+        // Paused: what informers wait after a gap is no time of the test's.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(soaked(seed, objects, time)).expect("the server does it");
+    }
 }
 
 struct World {
@@ -131,10 +134,10 @@ impl<K: KubeObject> Read<K> {
     }
 }
 
-async fn soaked(objects: usize, time: Duration) -> anyhow::Result<()> {
+async fn soaked(seed: u64, objects: usize, time: Duration) -> anyhow::Result<()> {
     let server = ApiServer::new(Options { history: HISTORY, ..Options::default() })?;
     let client = Client::new(server.service(), "default");
-    let random = StdRng::seed_from_u64(1);
+    let random = StdRng::seed_from_u64(seed);
     let mut world = World { server, client: client.clone(), random, objects, turn: 0 };
     for number in 0..NAMESPACES {
         let namespace = serde_json::from_value(json!({"metadata": {"name": format!("n{number}")}}))?;

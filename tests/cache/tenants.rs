@@ -20,6 +20,7 @@ use steersman::{
     testing::{Embedded, Env, TestServer},
 };
 use steersman_apiserver::Fault;
+use steersman_testkit::{Seeds, this_test};
 use tokio::{sync::mpsc::unbounded_channel, time::timeout};
 
 async fn label(client: &Client, namespace: &str, labels: serde_json::Value) {
@@ -148,8 +149,8 @@ async fn a_set_of_namespaces_that_is_refused_is_told_and_an_empty_one_is_synced(
 
 /// Whatever the order in which namespaces and objects come and go, and watches break: in the end what is kept is what is there, and a handler knows just that.
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_of_namespaces_that_come_and_go_is_what_is_there() {
-    for seed in 0..40 {
+async fn soak_what_is_kept_of_namespaces_that_come_and_go_is_what_is_there() {
+    for seed in Seeds::new(this_test!(), 40) {
         let mut random = StdRng::seed_from_u64(seed);
         let server = Embedded::start().expect("it starts");
         let client = server.client().expect("a client");

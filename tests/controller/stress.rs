@@ -1,6 +1,6 @@
 //! Random operations on a controller: no request is in two workers, no limit is exceeded, nothing is lost and nothing is left.
 //!
-//! Each test is a slice of about a second of a soak that lasts as long as `STEERSMAN_SOAK` says.
+//! The gate runs a fixed number of rounds, which take about a second for each test.
 
 use crate::rig::{builder, ms};
 use parking_lot::Mutex;
@@ -14,12 +14,13 @@ use std::{
             Ordering::{Relaxed, SeqCst},
         },
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use steersman::{
     controller::{Options, Retry},
     prelude::*,
 };
+use steersman_testkit::{Seeds, Test, this_test};
 use tokio::{
     runtime::{self, Runtime},
     time::sleep,
@@ -180,26 +181,23 @@ async fn round(seed: u64) {
     assert!(world.finished.load(SeqCst) > 0 && panics > 0, "nothing happened: {panics}");
 }
 
-/// Again and again with another seed, for the seconds that the environment variable `STEERSMAN_SOAK` gives, or one.
-fn soak(runtime: impl Fn() -> Runtime) {
-    let seconds = std::env::var("STEERSMAN_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let first = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    for seed in first.. {
-        println!("seed {seed}");
+/// Runs a round for each seed of `test`, on a runtime of its own. The gate runs `count` rounds.
+fn rounds(test: Test, count: u64, runtime: impl Fn() -> Runtime) {
+    for seed in Seeds::new(test, count) {
         runtime().block_on(round(seed));
-        if Instant::now() >= end {
-            return;
-        }
     }
 }
 
 #[test]
 fn soak_random_operations_on_virtual_time_keep_every_limit_and_lose_nothing() {
-    soak(|| runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime"));
+    rounds(this_test!(), 40, || {
+        runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+    });
 }
 
 #[test]
 fn soak_random_operations_on_many_threads_keep_every_limit_and_lose_nothing() {
-    soak(|| runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().expect("a runtime"));
+    rounds(this_test!(), 6, || {
+        runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().expect("a runtime")
+    });
 }

@@ -97,3 +97,32 @@ async fn what_fails_for_another_reason_is_not_tried_again() {
     assert_eq!(tries.len(), 1);
     fs::remove_dir_all(&tries[0]).unwrap();
 }
+
+#[test]
+fn a_test_without_a_real_server_is_recorded_as_skipped_and_fails_on_ci() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("skipped");
+    let empty = directory.path().to_str().unwrap();
+    let run = |ci: &str| {
+        let record = record.to_str().unwrap();
+        let variables = [
+            ("CI", ci),
+            ("KUBEBUILDER_ASSETS", empty),
+            ("USE_EXISTING_CLUSTER", "false"),
+            ("STEERSMAN_SKIPPED_TESTS", record),
+        ];
+        helper_output("fails::helper_fails_on_the_real_server", &variables)
+    };
+    let on_ci = run("true");
+    assert!(
+        !on_ci.success && on_ci.text.contains("cannot skip a test with CI=true: no kube-apiserver"),
+        "{}",
+        on_ci.text
+    );
+    assert!(!record.exists());
+    let elsewhere = run("false");
+    assert!(elsewhere.success, "{}", elsewhere.text);
+    let records = fs::read_to_string(&record).unwrap();
+    assert_eq!(records.lines().count(), 1);
+    assert!(records.starts_with("no kube-apiserver\t"), "{records}");
+}

@@ -27,10 +27,11 @@ use std::{
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
+use steersman_testkit::{Test, this_test};
 use workqueue::{Item, Outcome, WorkQueue};
 
-fn check(scenario: fn()) {
-    schedules::check(1_000, scenario);
+fn check(test: Test, scenario: fn()) {
+    schedules::check(test, 1_000, scenario);
 }
 
 /// A worker that calls `work` for every key until the queue is shut down.
@@ -56,7 +57,7 @@ fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
 
 #[test]
 fn soak_no_getter_sleeps_while_a_key_is_ready() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let done = Arc::new(AtomicUsize::new(0));
         let workers: Vec<_> = (0..2)
@@ -81,7 +82,7 @@ fn soak_no_getter_sleeps_while_a_key_is_ready() {
 
 #[test]
 fn soak_a_key_is_never_in_two_workers_and_its_last_add_is_seen() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let (version, seen, inside) =
             (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -114,7 +115,7 @@ fn soak_a_key_is_never_in_two_workers_and_its_last_add_is_seen() {
 
 #[test]
 fn soak_unparking_is_not_lost_between_looking_and_parking() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let event = Arc::new(AtomicBool::new(false));
         queue.add("key");
@@ -141,7 +142,7 @@ fn soak_unparking_is_not_lost_between_looking_and_parking() {
 
 #[test]
 fn soak_adds_to_a_parked_key_neither_wake_it_nor_get_lost() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         queue.add("key");
         let parked = thread::spawn({
@@ -166,7 +167,7 @@ fn soak_adds_to_a_parked_key_neither_wake_it_nor_get_lost() {
 /// Whether added at once or with a delay, before or after the run looks: if it never learns of it, that is a deadlock.
 #[test]
 fn soak_a_run_learns_that_its_key_is_queued_again() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         queue.add("key");
         let item = queue.try_get().expect("the key is there");
@@ -205,7 +206,7 @@ impl Wake for Kept {
 /// Nothing races here: it needs what only the crate's own code can call, and a lock, which the queue's unit tests do not have.
 #[test]
 fn waits_of_a_run_that_are_dropped_leave_nothing_behind() {
-    schedules::check(1, || {
+    schedules::check(this_test!(), 1, || {
         let queue = WorkQueue::default();
         queue.add("key");
         let item = queue.try_get().expect("the key is there");
@@ -240,7 +241,7 @@ fn poll_and_drop(queue: &WorkQueue<&'static str>) -> Option<Item<&'static str>> 
 
 #[test]
 fn soak_a_getter_dropped_after_it_was_woken_passes_the_key_on() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let fickle = thread::spawn({
             let queue = queue.clone();
@@ -264,7 +265,7 @@ fn soak_a_getter_dropped_after_it_was_woken_passes_the_key_on() {
 
 #[test]
 fn soak_keys_that_wait_for_a_time_are_kept_in_mind_whoever_leaves() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let fickle = thread::spawn({
             let queue = queue.clone();
@@ -293,7 +294,7 @@ fn soak_keys_that_wait_for_a_time_are_kept_in_mind_whoever_leaves() {
 /// It is polled once, before or after the key is added and another sleeps, and then never again.
 #[test]
 fn soak_a_getter_that_is_not_polled_does_not_keep_delayed_keys_from_another() {
-    check(|| {
+    check(this_test!(), || {
         let queue: WorkQueue<&str> = WorkQueue::default();
         let (done, run) = mpsc::channel();
         let steady = worker(&queue, move |item| {
@@ -323,7 +324,7 @@ fn soak_a_getter_that_is_not_polled_does_not_keep_delayed_keys_from_another() {
 
 #[test]
 fn soak_shutting_down_ends_every_getter_and_every_drain() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let workers: Vec<_> =
             (0..2).map(|_| worker(&queue, |_| Outcome::requeue_after(Duration::from_secs(1)))).collect();
@@ -349,7 +350,7 @@ fn soak_shutting_down_ends_every_getter_and_every_drain() {
 
 #[test]
 fn soak_a_drain_ends_although_runs_are_ended_by_others_than_getters() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let (begin, runs) = mpsc::channel::<Item<&str>>();
         let dispatcher = thread::spawn({
@@ -372,7 +373,7 @@ fn soak_a_drain_ends_although_runs_are_ended_by_others_than_getters() {
 
 #[test]
 fn soak_a_drain_ends_after_the_last_run_and_not_before() {
-    check(|| {
+    check(this_test!(), || {
         let queue = WorkQueue::default();
         let running = Arc::new(AtomicUsize::new(0));
         (0..3).for_each(|key| queue.add(key));

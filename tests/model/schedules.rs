@@ -1,26 +1,24 @@
-//! Runs a scenario under many schedules. Also for other model checks, which include this file beside `sync.rs`.
+//! Runs a scenario under many schedules. Other model checks include this file beside `sync.rs`.
 
 use super::sync;
 use shuttle::{
     Config, Runner,
     scheduler::{PctScheduler, RandomScheduler, Scheduler},
 };
-use std::time::Duration;
+use steersman_testkit::{Seeds, Test};
 
-/// Run `scenario` under so many random schedules, and as many that change thread at few, nasty points; in a soak for as long as it lasts.
-pub(crate) fn check(schedules: usize, scenario: fn()) {
-    let soak = std::env::var("STEERSMAN_SOAK").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-    // For each of the two: what is given is for both.
-    let soak = soak.map(|time| time / 2);
-    let schedules = if soak.is_some() { usize::MAX } else { schedules };
-    run(RandomScheduler::new(schedules), soak, scenario);
-    run(PctScheduler::new(3, schedules), soak, scenario);
+/// Runs `scenario` under `schedules` random schedules, and as many that switch threads at few points.
+///
+/// Both kinds of schedules depend only on the seed.
+pub(crate) fn check(test: Test, schedules: usize, scenario: fn()) {
+    for seed in Seeds::new(test, 1) {
+        run(RandomScheduler::new_from_seed(seed, schedules), scenario);
+        run(PctScheduler::new_from_seed(seed, 3, schedules), scenario);
+    }
 }
 
-fn run(scheduler: impl Scheduler + 'static, soak: Option<Duration>, scenario: fn()) {
-    let mut config = Config::new();
-    config.max_time = soak;
-    Runner::new(scheduler, config).run(move || {
+fn run(scheduler: impl Scheduler + 'static, scenario: fn()) {
+    Runner::new(scheduler, Config::new()).run(move || {
         sync::reset();
         scenario();
     });

@@ -1,6 +1,6 @@
 //! No starvation: lower priorities have a guaranteed share, and a bound that can be computed.
 
-use crate::support::{at, cases, strict, take, with_share};
+use crate::support::{at, strict, take, with_share};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
@@ -161,8 +161,9 @@ fn breaks_the_bound(queue: &WorkQueue<usize>, steps: &[Step], share: usize) -> O
     }
 }
 
-proptest! {
-    #![proptest_config(cases(100))]
+steersman_testkit::properties! {
+
+    cases = 100;
 
     #[test]
     fn a_key_is_handed_out_within_share_times_older_plus_two_turns(steps in steps(), share in 2..20u32) {

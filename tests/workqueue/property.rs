@@ -2,9 +2,9 @@
 
 use crate::{
     model::{End, Handed, Model, NEVER, Nanos, Phase, Record, Wait, When, limiter_delay},
-    support::{ByHand, cases, reasons},
+    support::{ByHand, reasons},
 };
-use proptest::{prelude::*, test_runner::TestRunner};
+use proptest::prelude::*;
 use std::{collections::HashMap, task::Poll, time::Duration};
 use steersman::workqueue::{
     Add, Band, Entry, EntryState, Item, Limiter, Outcome, Priority, QueueOptions, Reason, WorkQueue,
@@ -355,23 +355,12 @@ fn queue_and_model_agree(share: u32, asks: bool, steps: Vec<Step>) {
     });
 }
 
-proptest! {
-    #![proptest_config(cases(64))]
+steersman_testkit::properties! {
+
+    cases = 64;
 
     #[test]
     fn random_operations_show_what_the_model_shows(share in share(), asks in any::<bool>(), steps in steps()) {
         queue_and_model_agree(share, asks, steps);
     }
-}
-
-#[test]
-fn soak_random_operations_show_what_the_model_shows() {
-    crate::stress::soak(|_| {
-        TestRunner::new(cases(16))
-            .run(&(share(), any::<bool>(), steps()), |(share, asks, steps)| {
-                queue_and_model_agree(share, asks, steps);
-                Ok(())
-            })
-            .unwrap_or_else(|failure| panic!("{failure}"));
-    });
 }

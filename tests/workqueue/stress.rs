@@ -1,38 +1,20 @@
-//! Many threads at once. Each test is a slice of about a second of a soak that lasts as long as `STEERSMAN_SOAK` says.
+//! Many threads at once. The gate runs a fixed number of rounds, which take about a second for each test.
 
 mod fuzz;
 mod wakes;
 
 use crate::support::{secs, within};
-use std::{
-    fmt::Debug,
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::{fmt::Debug, future::Future, time::Duration};
 use steersman::workqueue::{Key, WorkQueue};
+use steersman_testkit::{Seeds, Test};
 use tokio::runtime;
 
-/// Again and again with another seed, for the seconds that the environment variable `STEERSMAN_SOAK` gives, or one.
-pub(crate) fn soak(mut round: impl FnMut(u64)) {
-    let seconds = std::env::var("STEERSMAN_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let end = Instant::now() + secs(seconds);
-    // Another run, other schedules; the seed is shown if something fails.
-    let first = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    for seed in first.. {
-        round(seed);
-        if Instant::now() >= end {
-            return;
-        }
-    }
-}
-
-/// [`soak`] on a runtime with several threads.
-fn soak_on_threads<F: Future<Output = ()>>(mut round: impl FnMut(u64) -> F) {
+/// Runs `round` for each seed of `test`, on a runtime with several threads. The gate runs `count` rounds.
+fn on_threads<F: Future<Output = ()>>(test: Test, count: u64, mut round: impl FnMut(u64) -> F) {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().expect("a runtime");
-    soak(|seed| {
-        println!("seed {seed}");
+    for seed in Seeds::new(test, count) {
         runtime.block_on(round(seed));
-    });
+    }
 }
 
 /// Only a lost wake-up or a deadlock takes that long.

@@ -1,6 +1,5 @@
 //! What the tests share: queues, polling by hand, random numbers.
 
-use proptest::test_runner::Config as ProptestConfig;
 use std::{
     future::Future,
     pin::Pin,
@@ -162,11 +161,6 @@ impl<F: Future> ByHand<F> {
     pub(crate) fn was_woken(&self) -> bool {
         self.wakes.0.load(Ordering::Relaxed) > 0
     }
-}
-
-/// Failing cases are shown, not kept in files.
-pub(crate) fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(cases) }
 }
 
 /// Random numbers, the same for the same seed (`splitmix64`).

@@ -187,7 +187,6 @@ fn media_type(content_type: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
@@ -282,7 +281,7 @@ mod tests {
         assert_eq!(patch_type(Some(JSON), true).unwrap_err().code, 415);
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn negotiation_never_panics(accept in r"[a-z/*;=,q0-9. -]{0,40}|\PC*") {
             let _ = Representation::negotiate(Some(&accept), Answer::Objects);

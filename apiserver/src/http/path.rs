@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(shape("/api/v1/namespaces/x%2Fpods"), "x pods");
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn no_segment_holds_a_slash_and_nothing_panics(path in r"/apis?(/(watch|namespaces|v1|\.\.?|[a-z%2f]{0,6})){0,8}|\PC*") {
             if let Ok(Target::Resource(found)) = Target::parse(&path) {

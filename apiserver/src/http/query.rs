@@ -207,7 +207,6 @@ fn forbidden_in_watch(query: &Query) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn list(query: &str) -> Result<ListOptions> {
         ListOptions::parse(&Query::parse(Some(query)), false)
@@ -313,7 +312,7 @@ mod tests {
         );
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn parsing_never_panics(query in r"((watch|limit|continue|labelSelector)=[a-z0-9%=]{0,6}&){0,4}|\PC*") {
             let _ = list(&query);

@@ -108,7 +108,7 @@ mod tests {
             .prop_map(|(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}))
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn parsing_never_panics(body in prop::collection::vec(any::<u8>(), 0..64)) {
             let body = Bytes::from(body);

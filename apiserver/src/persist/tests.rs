@@ -328,8 +328,9 @@ fn a_segment_that_is_not_the_last_has_no_torn_end() {
     assert!(error.to_string().contains("put it back"), "{error}");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+steersman_testkit::properties! {
+
+    cases = 10;
 
     #[test]
     fn every_prefix_of_a_log_restores_to_a_prefix_of_the_writes(ops in prop::collection::vec(op(), 1..8), step in 1..12usize) {

@@ -92,7 +92,7 @@ fn object() -> impl Strategy<Value = Value> {
     any_json().prop_map(|spec| json!({"kind": "K", "metadata": {"x": 1}, "spec": spec, "other": 1}))
 }
 
-proptest! {
+steersman_testkit::properties! {
     #[test]
     fn pruning_twice_is_pruning_once(schema in compiled(), mut object in object()) {
         schema.prune(&mut object);

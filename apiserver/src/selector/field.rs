@@ -105,7 +105,6 @@ fn unescape(value: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn a_field_selector_has_its_terms_in_order() {
@@ -140,7 +139,7 @@ mod tests {
         }
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn parsing_never_panics(text in r"[a-c=!,\\é]{0,16}|\PC*") {
             let _ = FieldSelector::parse(&text);

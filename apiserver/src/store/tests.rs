@@ -273,8 +273,9 @@ fn run(op: &Op, world: usize, worlds: &mut Vec<(Store, Model)>, watchers: &mut V
     assert_eq!(store.revision(), model.revision);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+steersman_testkit::properties! {
+
+    cases = 400;
 
     #[test]
     fn the_store_does_what_a_model_that_forgets_nothing_says(

@@ -177,8 +177,9 @@ async fn play(kind: &Kind, steps: Vec<Step>) {
     assert_eq!(watch.take(model.events.len()).await, model.events);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+steersman_testkit::properties! {
+
+    cases = 40;
 
     #[test]
     fn any_requests_come_to_what_they_should(steps in steps(), kind in 0..2_usize) {

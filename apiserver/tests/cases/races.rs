@@ -163,8 +163,9 @@ async fn three_watchers_see_the_same_three_hundred_changes() {
     assert_eq!(revisions, (from + 1..=from + 300).collect::<Vec<_>>());
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+steersman_testkit::properties! {
+
+    cases = 12;
 
     /// Case 22, for any writes: the log has no gaps, and whoever begins later sees its end.
     #[test]

@@ -16,6 +16,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use std::{collections::BTreeMap, fmt::Debug};
 use steersman_apiserver::{ApiServer, Fault};
+use steersman_testkit::{Seeds, this_test};
 use tokio::time::timeout;
 
 fn streaming() -> watcher::Config {
@@ -227,8 +228,8 @@ async fn churn(server: &ApiServer, client: &Client, random: &mut StdRng) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reflectors_end_with_what_there_is() {
-    for seed in 0..4 {
+async fn soak_reflectors_end_with_what_there_is() {
+    for seed in Seeds::new(this_test!(), 4) {
         for config in [watcher::Config::default().page_size(6), streaming()] {
             let (server, client) = start();
             server.faults().add("watch configmaps -> drop after 5 30 times".parse().expect("a rule"));

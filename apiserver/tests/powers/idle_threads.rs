@@ -15,8 +15,7 @@ const WATCHDOG: Duration = Duration::from_secs(30);
 
 /// How long: the seconds that `STEERSMAN_SOAK` gives, or a second.
 fn end() -> Instant {
-    let seconds = std::env::var("STEERSMAN_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    Instant::now() + Duration::from_secs(seconds)
+    Instant::now() + steersman_testkit::soak_time().unwrap_or(Duration::from_secs(1))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -16,9 +16,7 @@ fn find() -> Option<PathBuf> {
 /// What it says; `None` if there is none.
 pub(crate) async fn kubectl(kubeconfig: &Path, line: &str) -> Result<Option<String>> {
     let Some(program) = find() else {
-        let expected = std::env::var("CI").is_ok_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
-        anyhow::ensure!(!expected, "there is no kubectl: run `cargo xtask envtest`");
-        println!("left out: there is no kubectl: run `cargo xtask envtest`");
+        steersman::testing::skip("no kubectl", "run `cargo xtask envtest`, or set KUBEBUILDER_ASSETS");
         return Ok(None);
     };
     let cache = tempfile::tempdir()?;

@@ -19,6 +19,7 @@ use steersman::{
 };
 use steersman_apiserver::{ApiServer, Options};
 use steersman_controllers::endpoint::{self, CAPTControlPlane, Cluster};
+use steersman_testkit::{Seeds, this_test};
 use tokio::time::{sleep, timeout};
 
 /// What happens around the controller. Each step waits for what has to come of the one before.
@@ -283,25 +284,14 @@ async fn two_calls_go_wrong(again: &Again, undisturbed: &End, random: &mut StdRn
     again.tell(&faults).await?.is_that_of(undisturbed, &faults).with_context(|| format!("{faults:?}"))
 }
 
-/// Again and again, for the seconds that `STEERSMAN_SOAK` gives, or one.
 #[test]
 fn soak_a_life_ends_the_same_if_two_calls_go_wrong() -> anyhow::Result<()> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let limit = Duration::from_secs(number("STEERSMAN_SOAK").unwrap_or(1));
-    let first = std::time::UNIX_EPOCH.elapsed()?.as_secs();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let again = Again::new(Story::Life).await?;
-        let (undisturbed, began) = (again.tell(&[]).await?, std::time::Instant::now());
-        for count in 0.. {
-            let seed = number("STEERSMAN_SEED").unwrap_or(first + count);
-            let same = two_calls_go_wrong(&again, &undisturbed, &mut StdRng::seed_from_u64(seed)).await;
-            let alone = || format!("STEERSMAN_SEED={seed} cargo test -p steersman-controllers --test endpoint soak");
-            same.with_context(alone)?;
-            if began.elapsed() > limit {
-                println!("{} pairs in {:?}", count + 1, began.elapsed());
-                break;
-            }
+        let undisturbed = again.tell(&[]).await?;
+        for seed in Seeds::new(this_test!(), 20) {
+            two_calls_go_wrong(&again, &undisturbed, &mut StdRng::seed_from_u64(seed)).await?;
         }
         Ok(())
     })

@@ -35,9 +35,10 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use steersman_testkit::{Test, this_test};
 
-fn check(scenario: fn()) {
-    schedules::check(500, scenario);
+fn check(test: Test, scenario: fn()) {
+    schedules::check(test, 500, scenario);
 }
 
 type State = BTreeMap<&'static str, u32>;
@@ -162,7 +163,7 @@ fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
 
 #[test]
 fn soak_nothing_is_lost_or_doubled_between_the_snapshot_and_the_log() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new(8);
         let handlers = [handler(&world), handler(&world)];
         write(&world);
@@ -172,7 +173,7 @@ fn soak_nothing_is_lost_or_doubled_between_the_snapshot_and_the_log() {
 
 #[test]
 fn soak_handlers_that_lag_end_with_what_the_store_shows() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new(1);
         let handlers = [handler(&world), handler(&world)];
         write(&world);
@@ -183,7 +184,7 @@ fn soak_handlers_that_lag_end_with_what_the_store_shows() {
 
 #[test]
 fn soak_a_handler_that_leaves_takes_nothing_from_the_others() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new(2);
         let stays = handler(&world);
         let leaves = thread::spawn({
@@ -209,7 +210,7 @@ fn soak_a_handler_that_leaves_takes_nothing_from_the_others() {
 
 #[test]
 fn soak_a_resync_never_tells_what_is_no_longer_so() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new(2);
         world.list_nothing();
         let resyncs = thread::spawn({

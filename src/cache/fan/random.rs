@@ -10,8 +10,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicU64, Ordering::SeqCst},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+use steersman_testkit::{Seeds, this_test};
 
 /// A handler that checks what it is told: every event follows from what it knows.
 struct Handler<'a> {
@@ -107,7 +108,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-proptest! {
+steersman_testkit::properties! {
     #[test]
     fn handlers_that_read_to_the_end_know_what_the_store_shows(
         capacity in 1usize..40,
@@ -167,11 +168,7 @@ proptest! {
 /// On real threads: handlers that sleep, and come and go while the writer writes.
 #[test]
 fn soak_handlers_on_threads_of_their_own_end_with_what_the_store_shows() {
-    let soak = std::env::var("STEERSMAN_SOAK").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-    let begin = Instant::now();
-    let mut seed = 1u64;
-    loop {
-        println!("seed {seed}");
+    for seed in Seeds::new(this_test!(), 1) {
         let world = World::with_limits(16, 4);
         let written = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -211,9 +208,5 @@ fn soak_handlers_on_threads_of_their_own_end_with_what_the_store_shows() {
             }
             world.fan.close();
         });
-        seed += 1;
-        if soak.is_none_or(|soak| begin.elapsed() >= soak) {
-            break;
-        }
     }
 }

@@ -22,9 +22,10 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
 };
+use steersman_testkit::{Test, this_test};
 
-fn check(scenario: fn()) {
-    schedules::check(500, scenario);
+fn check(test: Test, scenario: fn()) {
+    schedules::check(test, 500, scenario);
 }
 
 /// An informer of one object, and who writes it.
@@ -96,7 +97,7 @@ fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
 
 #[test]
 fn soak_a_read_after_a_write_shows_it_and_never_sleeps_for_ever() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new();
         let informer = world.spawn(|world| (1..=4).for_each(|revision| world.put("u", revision)));
         let writes = |revision: u64| {
@@ -115,7 +116,7 @@ fn soak_a_read_after_a_write_shows_it_and_never_sleeps_for_ever() {
 
 #[test]
 fn soak_a_delete_is_shown_whether_its_event_or_its_answer_comes_first() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new();
         // Announced before the server does it, and so before the informer can know; the object may be unknown until then.
         let deleting = world.ledger.deleting(&world.key);
@@ -154,7 +155,7 @@ fn soak_a_delete_of_an_object_that_left_the_selectors_and_came_back_is_shown() {
 
 #[test]
 fn soak_a_delete_is_shown_by_a_list_too() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new();
         world.put("u", 1);
         let deleting = world.ledger.deleting(&world.key);
@@ -169,7 +170,7 @@ fn soak_a_delete_is_shown_by_a_list_too() {
 
 #[test]
 fn soak_an_informer_that_ends_or_a_server_set_back_lets_readers_go() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new();
         world.put("u", 5);
         world.wrote(9);
@@ -187,7 +188,7 @@ fn soak_an_informer_that_ends_or_a_server_set_back_lets_readers_go() {
 
 #[test]
 fn soak_what_is_written_after_an_object_has_left_keeps_nobody_waiting() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new();
         world.put("u", 1);
         // It leaves at 2; of what is written outside nothing is told.
@@ -203,7 +204,7 @@ fn soak_what_is_written_after_an_object_has_left_keeps_nobody_waiting() {
 
 #[test]
 fn soak_a_read_that_is_dropped_takes_nothing_from_another() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new();
         world.wrote(1);
         let informer = world.spawn(|world| world.put("u", 1));

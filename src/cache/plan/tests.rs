@@ -326,7 +326,7 @@ fn random() -> impl Strategy<Value = Random> {
 
 const NAMES: [Option<&str>; 3] = [None, Some("a"), Some("b")];
 
-proptest! {
+steersman_testkit::properties! {
     /// Every selector of every level is considered: against a list of all that was said, each with its rank, of which the first that is about the
     /// namespace counts.
     #[test]

@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(lines.next(), Err(TooLong));
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn however_it_is_cut_the_lines_are_the_same(
             text in proptest::collection::vec("[a-z]{0,9}", 0..20), cut in proptest::collection::vec(1usize..7, 1..40)

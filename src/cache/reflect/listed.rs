@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(rest.iter().map(|object| object.key()).collect::<Vec<_>>(), [key("decodes no longer")]);
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn whatever_comes_and_goes_it_is_what_a_map_would_be(
             steps in proptest::collection::vec((0..20u32, proptest::option::of(0..100u32)), 0..200)

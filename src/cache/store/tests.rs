@@ -367,7 +367,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-proptest! {
+steersman_testkit::properties! {
     /// Against a map, with every snapshot ever taken looked at again in the end.
     #[test]
     fn a_store_is_a_map_and_snapshots_are_its_past(steps in proptest::collection::vec(step(), 1..200)) {

@@ -231,7 +231,7 @@ mod tests {
         (quickly, read.ok().map(|()| pen.finish()))
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn what_is_taken_is_packed_as_serde_reads_it(value in values(), next in values()) {
             let names = Names::default();

@@ -55,7 +55,7 @@ pub(super) fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-proptest! {
+steersman_testkit::properties! {
     #[test]
     fn any_json_reads_as_it_was(value in values(), pretty in any::<bool>()) {
         let json = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();

@@ -33,7 +33,7 @@ fn assert_same_view(one: Meta<'_>, other: Meta<'_>) {
     }
 }
 
-proptest! {
+steersman_testkit::properties! {
     #[test]
     fn typed_and_compact_decode_to_the_same(json in config_map_json(), managed in any::<bool>()) {
         let decoder = decoder("v1", "ConfigMap").managed_fields(managed);

@@ -1,6 +1,6 @@
 //! Ten producers and a hundred consumers, as in upstream's fuzz test.
 
-use super::{soak_on_threads, within_the_watchdog};
+use super::{on_threads, within_the_watchdog};
 use crate::support::{Random, ms, with_share};
 use std::{
     collections::{HashMap, HashSet},
@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 use steersman::workqueue::{Add, Item, Limiter, Outcome, Priority, QueueOptions, WorkQueue};
+use steersman_testkit::this_test;
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 
 const KEYS: u64 = 100;
@@ -92,7 +93,7 @@ async fn get(queue: &WorkQueue<u64>, book: &Mutex<Book>) -> Option<Item<u64>> {
 // Catalogue 4
 #[test]
 fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_workers() {
-    soak_on_threads(|seed| async move {
+    on_threads(this_test!(), 40, |seed| async move {
         let queue = fuzzed(0);
         let book = Arc::new(Mutex::new(Book::default()));
         let finished = Arc::new(Notify::new());
@@ -208,7 +209,7 @@ async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, seen: Arc<Notif
 // Catalogue 4
 #[test]
 fn soak_no_key_is_in_two_workers_and_no_add_is_lost() {
-    soak_on_threads(|seed| async move {
+    on_threads(this_test!(), 25, |seed| async move {
         let queue = fuzzed(if seed % 2 == 0 { 0 } else { 16 });
         let keys: Arc<Vec<Watched>> = Arc::new((0..KEYS).map(|_| Watched::default()).collect());
         let seen = Arc::new(Notify::new());
@@ -259,7 +260,7 @@ fn soak_no_key_is_in_two_workers_and_no_add_is_lost() {
 /// The bound of the share does not depend on how many workers there are.
 #[test]
 fn soak_a_low_key_does_not_starve_among_many_workers() {
-    soak_on_threads(|_| async move {
+    on_threads(this_test!(), 1000, |_| async move {
         let queue: WorkQueue<u64> = with_share(16);
         queue.add_all(1..=200, Add::default());
         queue.add_with(0, Add { priority: Some(Priority::LOW), ..Add::default() });

@@ -1,6 +1,6 @@
 //! A getter never sleeps while a key is ready, and none is early.
 
-use super::{soak_on_threads, within_the_watchdog};
+use super::{on_threads, within_the_watchdog};
 use crate::support::{Random, ms, secs};
 use std::{
     sync::{
@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 use steersman::workqueue::{Add, Outcome, WorkQueue};
+use steersman_testkit::this_test;
 use tokio::{
     sync::{Barrier, Notify, mpsc},
     task::JoinSet,
@@ -19,7 +20,7 @@ use tokio::{
 /// Each key is added when the one before was processed, so all getters are asleep or on their way to it.
 #[test]
 fn soak_each_of_many_single_adds_wakes_somebody() {
-    soak_on_threads(|seed| async move {
+    on_threads(this_test!(), 5, |seed| async move {
         let queue: WorkQueue<u32> = WorkQueue::default();
         let (done, mut processed) = mpsc::unbounded_channel();
         let mut getters = JoinSet::new();
@@ -99,7 +100,7 @@ fn a_producer_that_computes_on_after_its_adds_does_not_keep_the_workers_asleep()
 /// All getters sleep; then everything comes in one moment.
 #[test]
 fn soak_a_batch_wakes_as_many_as_it_has_keys() {
-    soak_on_threads(|_| async {
+    on_threads(this_test!(), 200, |_| async {
         let queue: WorkQueue<u32> = WorkQueue::default();
         for after in [Duration::ZERO, ms(1)] {
             // Nobody goes on before everybody has a key.
@@ -124,7 +125,7 @@ fn soak_a_batch_wakes_as_many_as_it_has_keys() {
 
 #[test]
 fn soak_no_delayed_key_is_early_and_none_is_lost() {
-    soak_on_threads(|seed| async move {
+    on_threads(this_test!(), 40, |seed| async move {
         let queue: WorkQueue<(u64, Instant)> = WorkQueue::default();
         let processed = Arc::new((AtomicUsize::new(0), Notify::new()));
         let mut consumers = JoinSet::new();

@@ -1,7 +1,9 @@
 //! `cargo xtask test`: runs the steps in order, one line each with its time, and stops at the first failure unless told
-//! to keep going. What a step printed is shown only when it failed; the closing lines of cargo's tests always are.
+//! to keep going. What a step printed is shown only when it failed; the closing lines of cargo's tests always are. Before
+//! the verdict, one line per reason counts the tests that were skipped.
 
 mod results;
+mod skipped;
 mod steps;
 
 use std::time::{Duration, Instant};
@@ -55,7 +57,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
 
-    println!("\n{}", summary.text(begun.elapsed()));
+    println!();
+    for line in runner.skipped_tests()? {
+        println!("{line}");
+    }
+    println!("{}", summary.text(begun.elapsed()));
     if let Some(Totals { passed, failed }) = runner.totals() {
         println!("{passed} passed, {failed} failed");
     }

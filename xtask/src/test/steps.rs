@@ -10,7 +10,10 @@ use std::{
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::results::{Totals, closing_line};
+use super::{
+    results::{Totals, closing_line},
+    skipped::Skipped,
+};
 use crate::{
     deps, envtest,
     leftovers::Mark,
@@ -89,16 +92,22 @@ pub(super) struct Runner {
     keep_going: bool,
     status: StatusLine,
     totals: Option<Totals>,
+    skipped: Skipped,
 }
 
 impl Runner {
     pub(super) fn new(root: PathBuf, keep_going: bool) -> Self {
-        Self { root, keep_going, status: StatusLine::new(), totals: None }
+        Self { root, keep_going, status: StatusLine::new(), totals: None, skipped: Skipped::new() }
     }
 
     /// The sum of all tests so far; nothing if no step ran any.
     pub(super) fn totals(&self) -> Option<Totals> {
         self.totals
+    }
+
+    /// Returns one line per reason for which tests were skipped so far.
+    pub(super) fn skipped_tests(&self) -> Result<Vec<String>> {
+        self.skipped.lines()
     }
 
     pub(super) fn run(&mut self, step: Step) -> Result<Outcome> {
@@ -166,6 +175,7 @@ impl Runner {
         let mut command = process::cargo(&self.root);
         command.args(["test", "--workspace", "--locked"]).args(targets);
         envtest::tell(&mut command, &self.root)?;
+        self.skipped.collect_from(&mut command);
         let mark = Mark::new();
         mark.put_on(&mut command);
         if self.keep_going {

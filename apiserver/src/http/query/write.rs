@@ -92,7 +92,6 @@ impl Write {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn write(query: &str, write: Write) -> Result<WriteOptions> {
         WriteOptions::parse(&Query::parse(Some(query)), write)
@@ -128,7 +127,7 @@ mod tests {
         );
     }
 
-    proptest! {
+    steersman_testkit::properties! {
         #[test]
         fn parsing_never_panics(query in r"((dryRun|fieldManager|force)=[a-zA-Z0-9%=]{0,6}&){0,4}|\PC*") {
             let _ = write(&query, Write::Apply);

@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
 };
+use steersman_testkit::{Seeds, this_test};
 
 /// Run this test binary's test `name` once more, as a process of its own that has `dir`.
 fn again(mut command: Command, name: &str, dir: &Dir) -> Child {
@@ -18,6 +19,9 @@ fn child_dir() -> Option<Dir> {
 }
 
 const CHILD: &str = "STEERSMAN_PERSIST_TEST_DIR";
+
+/// Names the seed of the writes of such a process.
+const SEED: &str = "STEERSMAN_PERSIST_TEST_SEED";
 
 /// The process may write no more than so much into a file: a write ends in the middle of a record, and fails.
 #[test]
@@ -173,18 +177,27 @@ fn compare(restored: &Restored, model: &mut Model, tried: &mut [Option<Step>; 3]
 }
 
 #[test]
-fn a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged() {
+fn soak_a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged() {
     if let Some(dir) = child_dir() {
-        load(&std::mem::ManuallyDrop::new(dir), rand::random());
+        let seed = env::var(SEED).expect("the parent sets it").parse().expect("a seed");
+        load(&std::mem::ManuallyDrop::new(dir), seed);
         return;
     }
+    for seed in Seeds::new(this_test!(), 1) {
+        kill_a_hundred_times(seed);
+    }
+}
+
+fn kill_a_hundred_times(seed: u64) {
     let dir = Dir::new();
-    let mut random = StdRng::seed_from_u64(rand::random());
+    let mut random = StdRng::seed_from_u64(seed);
     let mut model = Model::default();
     let (mut last, mut acks, mut caught) = (0, 0, 0);
     for _ in 0..100 {
-        let name = "a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged";
-        let mut child = again(Command::new(env::current_exe().unwrap()), name, &dir);
+        let name = "soak_a_process_killed_a_hundred_times_loses_nothing_that_it_acknowledged";
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.env(SEED, random.random::<u32>().to_string());
+        let mut child = again(command, name, &dir);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut tried = [None; 3];
         if random.random_range(0..5) == 0 {

@@ -307,8 +307,9 @@ fn fate(store: &Objects, key: &ObjectKey, uid: Option<&str>) -> Fate {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+steersman_testkit::properties! {
+
+    cases = 300;
     #[test]
     fn a_read_is_served_exactly_when_it_shows_what_was_written_before(steps in steps(), selects in any::<bool>()) {
         let mut world = World::new(selects);

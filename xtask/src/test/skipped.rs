@@ -1,0 +1,86 @@
+//! Tests that were skipped: each appends its reason and its name to a file that this module names.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    io::ErrorKind,
+    path::PathBuf,
+    process::{self, Command},
+};
+
+use anyhow::{Context, Result};
+
+use crate::progress;
+
+/// Names the file to the tests.
+const VARIABLE: &str = "STEERSMAN_SKIPPED_TESTS";
+
+/// The file of records, one line per skipped test. Dropping it removes the file.
+pub(super) struct Skipped {
+    file: PathBuf,
+}
+
+impl Skipped {
+    pub(super) fn new() -> Self {
+        Self { file: env::temp_dir().join(format!("steersman-skipped-tests-{}", process::id())) }
+    }
+
+    /// Makes the tests that `command` runs record what they skip.
+    pub(super) fn collect_from(&self, command: &mut Command) {
+        command.env(VARIABLE, &self.file);
+    }
+
+    /// Returns one line per reason, sorted: `3 tests skipped: no kube-apiserver`.
+    pub(super) fn lines(&self) -> Result<Vec<String>> {
+        match fs::read_to_string(&self.file) {
+            Ok(records) => Ok(summarize(&records)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", self.file.display())),
+        }
+    }
+}
+
+impl Drop for Skipped {
+    fn drop(&mut self) {
+        // Without skipped tests there is no file.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+/// Counts the tests of each reason. A record is `reason`, a tab and what identifies the test.
+fn summarize(records: &str) -> Vec<String> {
+    let mut reasons = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for record in records.lines() {
+        let (reason, test) = record.split_once('\t').unwrap_or((record, ""));
+        reasons.entry(reason).or_default().insert(test);
+    }
+    let lines = reasons.into_iter();
+    lines.map(|(reason, tests)| format!("{} skipped: {reason}", progress::counted(tests.len(), "test"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_tests_are_counted_by_reason_and_each_test_once() {
+        let records = "no kube-apiserver\tcache\treads::real\nno Go\tpeers\tbuild\n\
+                       no kube-apiserver\tcache\treads::real\nno kube-apiserver\tclient\treads::real\n";
+        assert_eq!(summarize(records), ["1 test skipped: no Go", "2 tests skipped: no kube-apiserver"]);
+        assert_eq!(summarize(""), [""; 0]);
+    }
+
+    #[test]
+    fn records_are_read_from_the_file_that_tests_append_to() {
+        let skipped = Skipped::new();
+        assert_eq!(skipped.lines().unwrap(), [""; 0]);
+        let mut test = Command::new("sh");
+        test.args(["-c", &format!("printf 'no Python\\ttest\\n' >> \"${VARIABLE}\"")]);
+        skipped.collect_from(&mut test);
+        assert!(test.status().unwrap().success());
+        assert_eq!(skipped.lines().unwrap(), ["1 test skipped: no Python"]);
+        let file = skipped.file.clone();
+        drop(skipped);
+        assert!(!file.exists());
+    }
+}
