@@ -70,6 +70,9 @@ struct Listed {
     readable: bool,
 }
 
+/// The result of a discovery request that all callers who wait for it share.
+type Shared = Result<Vec<Listed>, ResponseTimeout>;
+
 /// What the server has said of kinds, shared by a client and what was made from it.
 #[derive(Default)]
 pub(super) struct Kinds(Mutex<State>);
@@ -78,7 +81,7 @@ pub(super) struct Kinds(Mutex<State>);
 struct State {
     known: HashMap<GroupVersionKind, Arc<Discovered>>,
     /// Questions without an answer yet, by `apiVersion`.
-    asked: HashMap<String, Arc<OnceCell<Result<Vec<Listed>, ResponseTimeout>>>>,
+    asked: HashMap<String, Arc<OnceCell<Shared>>>,
 }
 
 impl Kinds {
@@ -165,9 +168,8 @@ fn the_one(all: &[Listed], kind: &GroupVersionKind) -> Result<Option<Arc<Discove
     }
 }
 
-/// Returns the resources of a group and version, none if the API server does not serve it. A time-out is
-/// a value, so that all callers who wait for the request share it.
-async fn ask(link: &Link, kind: &GroupVersionKind) -> Result<Result<Vec<Listed>, ResponseTimeout>> {
+/// Returns the resources of a group and version, none if the API server does not serve it.
+async fn ask(link: &Link, kind: &GroupVersionKind) -> Result<Shared> {
     let list = match served_resources(link, kind).await {
         Err(Error::Timeout(timeout)) => return Ok(Err(timeout)),
         list => list?.unwrap_or_default(),

@@ -80,7 +80,9 @@ impl Link {
 
     /// Gets a path and parses its JSON response.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.ask(Request::get(path).body(Vec::new()).map_err(Error::HttpError)?).await
+        let request = Request::get(path).body(Vec::new()).map_err(Error::HttpError)?;
+        // Boxed, because discovery is rare and part of many larger futures.
+        Box::pin(self.ask(request)).await
     }
 
     /// Opens a watch, on a connection that the caller [drives](super::driving) if there is a client for that.

@@ -193,10 +193,8 @@ impl Client {
                     None => sent.await,
                 };
                 // A dry run never changes anything, so its time-out stays that of a read.
-                let answer = answer.map_err(|error| match self.0.settings.dry_run {
-                    true => error,
-                    false => error.of_write(kind, key),
-                });
+                let dry_run = self.0.settings.dry_run;
+                let answer = answer.map_err(|error| if dry_run { error } else { error.of_write(kind, key) });
                 let answer = self.judged(kind, answer).await?;
                 done = Some((own, answer.clone()));
                 Ok(answer)

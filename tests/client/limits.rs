@@ -47,11 +47,13 @@ enum Answer {
     Parts(Duration),
 }
 
+type Choose = dyn Fn(&Request<Body>) -> Answer + Send + Sync;
+
 /// An API server that stalls its responses.
 #[derive(Clone)]
 struct StallingServer {
     server: ApiServer,
-    answer: Arc<dyn Fn(&Request<Body>) -> Answer + Send + Sync>,
+    answer: Arc<Choose>,
 }
 
 impl StallingServer {
