@@ -134,7 +134,7 @@ fn soak_a_delete_is_shown_whether_its_event_or_its_answer_comes_first() {
 
 #[test]
 fn soak_a_delete_of_an_object_that_left_the_selectors_and_came_back_is_shown() {
-    check(|| {
+    check(this_test!(), || {
         let world = World::new();
         world.put("u", 1);
         world.wrote_so(2, Some(false));

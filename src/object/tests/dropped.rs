@@ -14,7 +14,7 @@ fn dropped<P: Payload>(decoder: &Decoder, json: &str) -> Object<ConfigMap> {
     Object::dropped(key, metadata)
 }
 
-proptest! {
+steersman_testkit::properties! {
     #[test]
     fn the_metadata_of_a_dropped_object_is_complete_in_every_form(json in config_map_json(), managed in any::<bool>()) {
         let decoder = decoder("v1", "ConfigMap").managed_fields(managed);
