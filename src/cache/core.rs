@@ -86,9 +86,10 @@ pub(crate) struct Core<P> {
 
 impl<P: Payload> Core<P> {
     pub(crate) fn new(decoder: Decoder) -> Self {
+        let types = decoder.types().clone();
         Self {
             store: Store::default(),
-            fan: Fan::default(),
+            fan: Fan::new(Arc::new(move |key, object: &Arc<P>| object.to_metadata(&types, key))),
             ledger: Arc::default(),
             decoder,
             parts: RwLock::default(),

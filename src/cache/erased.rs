@@ -2,7 +2,7 @@
 
 use super::{
     core::{Condition, Core},
-    fan::{self, Cursor, Item},
+    fan::{self, Cursor, Item, ObjectState},
     ledger::{Fate, Ledger},
     parts::Parts,
     reflect::{Failure, Place, Reflector},
@@ -161,13 +161,18 @@ impl<P: Payload> Feed for Subscribed<P> {
 
 impl<P: Payload> From<fan::Event<P>> for Event {
     fn from(event: fan::Event<P>) -> Self {
-        let stored = |entry: Entry<P>| Object::stored(entry.key, entry.object);
+        let object = |key: ObjectKey, state: ObjectState<P>| match state {
+            ObjectState::Full(object) => Object::stored(key, object),
+            ObjectState::Metadata(metadata) => Object::dropped(key, metadata),
+        };
         match event {
-            fan::Event::Create { object, initial } => Self::Create { object: stored(object), initial },
-            fan::Event::Update { old, new } => {
-                Self::Update { old: Object::stored(new.key.clone(), old), new: stored(new) }
+            fan::Event::Create { key, object: state, initial } => Self::Create { object: object(key, state), initial },
+            fan::Event::Update { key, old, new } => {
+                Self::Update { old: object(key.clone(), old), new: object(key, new) }
             }
-            fan::Event::Delete { object, state_unknown } => Self::Delete { object: stored(object), state_unknown },
+            fan::Event::Delete { key, object: state, state_unknown } => {
+                Self::Delete { object: object(key, state), state_unknown }
+            }
         }
     }
 }

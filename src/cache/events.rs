@@ -10,9 +10,9 @@ use std::{fmt, future::poll_fn};
 
 /// What is in an informer, and then what happens to it: made by [`Informer::events`]. Dropping it ends it.
 ///
-/// Who is slow slows nobody down: once thousands of events are waiting, the changes of one object become one, so that memory is bounded by
-/// the number of objects, and the last state is always told. Of an object that was changed and then deleted two are left, the last change and the deletion; of one that
-/// came and went meanwhile, none.
+/// A slow reader of events does not slow down others. Once thousands of events wait, the changes of one object are combined, and the last state is always delivered. Memory
+/// is bounded by the objects in the cache plus the deletions that are not delivered yet. [`Event`](Event#slow-handlers) describes what is combined, and which objects
+/// cannot be decoded.
 ///
 /// With a [resync](super::Select::resync) every object is told again once in a period, that of its namespace if there is one, as an update whose `old` is its `new`.
 pub struct Events<K> {

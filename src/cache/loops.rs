@@ -106,7 +106,11 @@ impl Loops {
                 Err(ended) => return ended,
             };
             match fed {
-                Some(Fed::Event(Event::Create { object, .. })) => {
+                // An update can be the first event of a namespace that was deleted and created again.
+                Some(Fed::Event(Event::Create { object, .. } | Event::Update { new: object, .. })) => {
+                    if self.namespaces.contains_key(object.name()) {
+                        continue;
+                    }
                     let (name, selectors) = (object.name(), site.informer.plan.scope.selectors(object.name()));
                     let running = self.start(site, Some(name), selectors.unwrap_or(&site.informer.plan.whole));
                     self.namespaces.insert(name.to_owned(), running);
@@ -122,7 +126,7 @@ impl Loops {
                         site.informer.core.leave(object.name());
                     }
                 }
-                Some(Fed::Event(_)) => {}
+                Some(Fed::Event(Event::Generic { .. })) => {}
                 Some(Fed::InitialDone) => site.informer.core.all_joined(),
                 // Nothing is known of them any more: see `mirror`.
                 None => return poll_fn(|cx| self.poll_ended(cx)).await,
@@ -202,18 +206,82 @@ impl Site<'_> {
 mod tests {
     use super::*;
     use crate::{
-        cache::{Cache, CacheOptions, Namespaces, Query, Select, life::Life, plan::Plan},
-        object::{Metadata, ObjectKey},
+        cache::{
+            Cache, CacheOptions, Informer, Namespaces, Query, Select, core::Core, fan, life::Life, plan::Plan,
+            store::Entry,
+        },
+        object::{Metadata, MetadataOnly, ObjectKey},
     };
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
     use kube_client::{
         Api, Client,
         api::{Patch, PatchParams, PostParams},
     };
-    use serde_json::json;
-    use std::{sync::OnceLock, time::Duration};
+    use serde_json::{Value, json};
+    use std::{any::Any, sync::OnceLock, time::Duration};
     use steersman_apiserver::{ApiServer, Options};
     use tokio::time::{sleep, timeout};
+
+    /// Creates a namespace with these labels, and a config map `o` in it.
+    async fn make_namespace(client: &Client, name: &str, labels: &Value) {
+        let made = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}}));
+        let namespaces = Api::<Namespace>::all(client.clone());
+        namespaces.create(&PostParams::default(), &made.expect("a namespace")).await.expect("it is new");
+        let made = serde_json::from_value(json!({"metadata": {"name": "o"}})).expect("a map");
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), name);
+        maps.create(&PostParams::default(), &made).await.expect("it is new");
+    }
+
+    /// An informer of config maps in the namespaces of a set.
+    fn declare(set: &Informer<Metadata<Namespace>>) -> (Declared, Resource) {
+        let select = Select::<ConfigMap>::new().namespaces(Namespaces::Labelled("tenant".into()));
+        let (plan, gvk) = (Plan::new(select.said(), &CacheOptions::default()), select.said().gvk.clone());
+        let plan = plan.expect("a plan");
+        let (core, resource) = (plan.core(&gvk), plan.resource.clone().expect("the type's"));
+        let life = Life::new(gvk.clone(), plan.scope.clone());
+        (Declared { core, life, gvk, plan, namespaces: Some(set.clone()), held: OnceLock::new() }, resource)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_whose_first_event_is_an_update_gets_a_loop() {
+        let server = ApiServer::new(Options::default()).expect("a server without data starts");
+        let client = Client::new(server.service(), "default");
+        make_namespace(&client, "one", &json!({"tenant": ""})).await;
+        make_namespace(&client, "two", &json!({})).await;
+        let cache = Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
+        let running = tokio::spawn(cache.clone().run_until(pending()));
+        let set = cache.informer_of(Select::<Metadata<Namespace>>::new().labels("tenant")).expect("it is new");
+        let (informer, resource) = declare(&set);
+        let (link, core) = (client.clone().into(), informer.core.clone());
+        let site = Site { informer: &informer, client: &link, resource: &resource };
+        let mut loops = Loops::default();
+
+        // Without a turn for the loops, `two` is created, deleted and created again, and `one` changes until the log is full.
+        let of_set: Arc<dyn Any + Send + Sync> = set.core.clone();
+        let of_set = of_set.downcast::<Core<MetadataOnly>>().expect("metadata");
+        let lag = async {
+            core.clone().synced().await;
+            let named = |name: &str| {
+                let key = ObjectKey::cluster_scoped(name);
+                Entry::new(key.clone(), Arc::new(MetadataOnly::named(key)), 0)
+            };
+            of_set.fan.write(|publisher| {
+                publisher.publish(fan::Event::create(named("two"), false));
+                publisher.publish(fan::Event::delete(named("two"), false));
+                publisher.publish(fan::Event::create(named("two"), false));
+                for _ in 0..5000 {
+                    publisher.publish(fan::Event::update(named("one").object, named("one")));
+                }
+            });
+            of_set.fan.wake();
+            while core.get(&ObjectKey::new("two", "o")).is_none() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_mins(1), first(lag, loops.keep(&site))).await.expect("it is listed");
+        loops.stop().await;
+        running.abort();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn loops_that_go_on_after_a_stop_know_which_namespaces_have_left() {
@@ -221,22 +289,13 @@ mod tests {
         let client = Client::new(server.service(), "default");
         let namespaces = Api::<Namespace>::all(client.clone());
         for name in ["one", "two"] {
-            let made = serde_json::from_value(json!({"metadata": {"name": name, "labels": {"tenant": ""}}}));
-            namespaces.create(&PostParams::default(), &made.expect("a namespace")).await.expect("it is new");
-            let made = serde_json::from_value(json!({"metadata": {"name": "o"}})).expect("a map");
-            let maps = Api::<ConfigMap>::namespaced(client.clone(), name);
-            maps.create(&PostParams::default(), &made).await.expect("it is new");
+            make_namespace(&client, name, &json!({"tenant": ""})).await;
         }
         let cache = Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
         let running = tokio::spawn(cache.clone().run_until(pending()));
         let set = cache.informer_of(Select::<Metadata<Namespace>>::new().labels("tenant")).expect("it is new");
-        let select = Select::<ConfigMap>::new().namespaces(Namespaces::Labelled("tenant".into()));
-        let (plan, gvk) = (Plan::new(select.said(), &CacheOptions::default()), select.said().gvk.clone());
-        let plan = plan.expect("a plan");
-        let (core, resource) = (plan.core(&gvk), plan.resource.clone().expect("the type's"));
-        let life = Life::new(gvk.clone(), plan.scope.clone());
-        let (set_of, held) = (Some(set.clone()), OnceLock::new());
-        let informer = Declared { core: core.clone(), life, gvk, plan, namespaces: set_of, held };
+        let (informer, resource) = declare(&set);
+        let core = informer.core.clone();
         let site = Site { informer: &informer, client: &client.clone().into(), resource: &resource };
         let mut loops = Loops::default();
         let synced = core.clone().synced();

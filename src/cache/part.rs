@@ -101,8 +101,8 @@ impl<P: Payload> Sink for Part<P> {
             core.fan.write(|publisher| {
                 let old = core.store.put(entry.clone(), reached);
                 publisher.publish(match old {
-                    Some(old) => Event::Update { old, new: entry },
-                    None => Event::Create { object: entry, initial: false },
+                    Some(old) => Event::update(old, entry),
+                    None => Event::create(entry, false),
                 });
             });
             1
@@ -126,7 +126,7 @@ impl<P: Payload> Sink for Part<P> {
                 if let Some(last) = last {
                     entry.object = Arc::new(last);
                 }
-                publisher.publish(Event::Delete { object: entry, state_unknown: false });
+                publisher.publish(Event::delete(entry, false));
                 1
             })
         });

@@ -98,12 +98,16 @@ pub struct InformerStats {
 pub struct HandlerStats {
     /// Events it has still to be told, one by one; also of what was there when it came. What a resync tells again is counted shortly before it is told.
     pub behind: usize,
-    /// Objects of which it was so far behind that their events became one.
+    /// Objects whose events were combined because the handler was behind by more than 4,096 of them. Each is an object in the cache or a deletion.
     pub pending: usize,
     /// Events told, those of the beginning included. It is some events late.
     pub delivered: u64,
     /// Events that were not told as such, because they became one with others.
     pub coalesced: u64,
+    /// Objects of `pending` that are deleted. The deletions are kept until they are delivered, so that their memory adds to that of the objects in the cache.
+    pub deletions: usize,
+    /// Deletions of which only the object's metadata is kept: those beyond the first 4,096. [`Event`](crate::event::Event) describes what that means for a handler.
+    pub metadata_only_deletions: usize,
 }
 
 /// How much memory an object takes, about.
@@ -288,7 +292,14 @@ mod tests {
                 index_errors: 0,
                 last_index_error: None,
                 own_writes: OwnWrites::default(),
-                handlers: vec![HandlerStats { behind: 1, pending: 0, delivered: 6, coalesced: 0 }],
+                handlers: vec![HandlerStats {
+                    behind: 1,
+                    pending: 3,
+                    delivered: 6,
+                    coalesced: 0,
+                    deletions: 2,
+                    metadata_only_deletions: 1,
+                }],
             },
             largest: vec![ObjectSize { key: ObjectKey::new("shop", "web"), approximate_bytes: 2000 }],
         };
@@ -312,7 +323,9 @@ mod tests {
             "own_writes": {
                 "pending": 0, "writes": 0, "waits": 0, "timeouts": 0, "last_lag": 0.0, "longest_lag": 0.0,
             },
-            "handlers": [{"behind": 1, "pending": 0, "delivered": 6, "coalesced": 0}],
+            "handlers": [{
+                "behind": 1, "pending": 3, "delivered": 6, "coalesced": 0, "deletions": 2, "metadata_only_deletions": 1,
+            }],
             "largest": [{"key": "shop/web", "approximate_bytes": 2000}],
         });
         assert_eq!(serde_json::to_value(&report).expect("it is serialised"), page);

@@ -32,7 +32,7 @@ use std::{
 /// | `steersman_controller_superseded_total` | runs dropped because their request was made again |
 /// | `steersman_controller_deferred_total` | requests held back until the caches showed what was written |
 /// | `steersman_controller_deferral_timeouts_total` | those of them that waited in vain |
-/// | `steersman_source_events_total`, `steersman_source_dropped_total`, `steersman_source_panics_total`, `steersman_source_failures_total`, `steersman_source_given_up_total` | by `source`: events, those that predicates rejected, panics, attempts that failed, what is not attempted any more |
+/// | `steersman_source_events_total`, `steersman_source_dropped_total`, `steersman_source_panics_total`, `steersman_source_undecoded_total`, `steersman_source_failures_total`, `steersman_source_given_up_total` | by `source`: events, those that predicates rejected, panics, events of deleted objects that could not be decoded, attempts that failed, what is not attempted any more |
 ///
 /// and those of [`Prometheus`](crate::workqueue::Prometheus) for the queues.
 ///
@@ -200,6 +200,9 @@ fn write(page: &mut Page<'_, '_>, reports: &[ControllerReport]) -> fmt::Result {
     per_source(("steersman_source_events", "Events that came"), |stats| stats.events)?;
     per_source(("steersman_source_dropped", "Events that a predicate rejected"), |stats| stats.dropped)?;
     per_source(("steersman_source_panics", "Panics of predicates and handlers"), |stats| stats.panics)?;
+    per_source(("steersman_source_undecoded", "Events of deleted objects that could not be decoded"), |stats| {
+        stats.undecoded
+    })?;
     per_source(("steersman_source_failures", "Attempts of handlers that failed"), |stats| stats.failures)?;
     per_source(("steersman_source_given_up", "What is not attempted any more"), |stats| stats.given_up)
 }

@@ -3,7 +3,10 @@
 //! What holds: nothing is given up that was not attempted. Attempts that wait for their first turn are bounded by whoever waits for [`Laters::room`] before
 //! it calls a handler; those that failed by number, see [`Failing`]. None takes a turn for longer than [`LONGEST_ATTEMPT`]. All of it is in the future that [`Laters::run`] is, and goes with it.
 
-use crate::{caught::caught, object::ObjectKey};
+use crate::{
+    caught::caught,
+    object::{DecodeError, ObjectKey},
+};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hashbrown::{HashMap, hash_map::EntryRef};
 use parking_lot::Mutex;
@@ -169,7 +172,13 @@ impl Laters {
             later.counted.attempted();
             let Err(error) = attempted else { return };
             self.0.failures.fetch_add(1, Relaxed);
+            let permanent = is_permanent(&error);
             let (object, error) = (later.about.as_ref().map(tracing::field::display), format!("{error:#}"));
+            if permanent {
+                self.0.given_up.fetch_add(1, Relaxed);
+                tracing::warn!(controller, source, object, error, "mapping event to requests failed, not retrying");
+                return;
+            }
             if place.is_none() {
                 tracing::warn!(
                     controller,
@@ -240,6 +249,11 @@ impl Laters {
     pub(crate) fn given_up(&self) -> u64 {
         self.0.given_up.load(Relaxed)
     }
+}
+
+/// Returns whether no further attempt can succeed, because the body of the event's object was dropped.
+pub(super) fn is_permanent(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(DecodeError::BodyDropped { .. })))
 }
 
 impl Later {

@@ -1,12 +1,12 @@
 //! Events of what is merely referred to: a function says for whom they matter.
 
-use super::{Enqueue, Handler, Requests, Unique};
+use super::{Enqueue, Handler, Requests, Unique, later::is_permanent};
 use crate::{cache::Cache, event::Event, object::Object, workqueue::Key};
 use std::{marker::PhantomData, sync::Arc};
 
 /// Whatever `map` says, of the old and of the new object of an update: who was referred to before is told, too. Each request once, in that order.
 ///
-/// It may answer with a `Result`: what failed is tried again, see [`Enqueue::later`]. Say the type of the closure's argument (`|map: &Object<ConfigMap>|`), or give a
+/// It may answer with a `Result`: what failed is tried again, see [`Enqueue::later`], unless the object is deleted and cannot be decoded, see [`Event`]. Say the type of the closure's argument (`|map: &Object<ConfigMap>|`), or give a
 /// function, if it decodes.
 ///
 /// ```
@@ -73,7 +73,9 @@ where
     fn handle(&self, event: &Event<K>, queue: &Enqueue<R>) {
         let mut requests = Unique::default();
         for object in event.old().into_iter().chain([event.object()]) {
-            if self.0(object, queue.cache()).each(&mut |request| requests.add(request)).is_err() {
+            let mapped = self.0(object, queue.cache()).each(&mut |request| requests.add(request));
+            // The source counts and logs an object that cannot be decoded.
+            if mapped.is_err_and(|error| !is_permanent(&error)) {
                 // Where it fails again, it is said.
                 let (map, object, cache) = (self.0.clone(), object.clone(), queue.cache().cloned());
                 queue.later(move || std::future::ready(map(&object, cache.as_ref())));
@@ -120,12 +122,28 @@ where
         queue.later(move || {
             let (map, event) = (map.clone(), event.clone());
             async move {
-                let mut requests = Unique::default();
+                let mut mapped = Mapped { requests: Unique::default(), failed: None };
                 for object in event.old().into_iter().chain([event.object()]) {
-                    map(object.clone()).await.each(&mut |request| requests.add(request))?;
+                    match map(object.clone()).await.each(&mut |request| mapped.requests.add(request)) {
+                        Err(error) if is_permanent(&error) => mapped.failed = Some(error),
+                        other => other?,
+                    }
                 }
-                anyhow::Ok(requests)
+                anyhow::Ok(mapped)
             }
         });
+    }
+}
+
+/// Requests of an event, and the error of an object that can never be mapped.
+struct Mapped<R> {
+    requests: Unique<R>,
+    failed: Option<anyhow::Error>,
+}
+
+impl<R: Key> Requests<R> for Mapped<R> {
+    fn each(self, add: &mut dyn FnMut(R)) -> anyhow::Result<()> {
+        self.requests.each(add)?;
+        self.failed.map_or(Ok(()), Err)
     }
 }

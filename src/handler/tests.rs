@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::{
-    object::Object,
+    object::{DecodeError, Object, ObjectKey, Payload},
     workqueue::{Priority, Reason},
 };
+use anyhow::Context;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use std::time::Duration;
@@ -23,6 +24,13 @@ fn pod(version: &str) -> Object<Pod> {
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "owner", "uid": "1", "controller": true});
     let metadata = json!({"namespace": "shop", "name": "web", "resourceVersion": version, "ownerReferences": [owner]});
     Object::from(serde_json::from_value::<Pod>(json!({ "metadata": metadata })).expect("a pod"))
+}
+
+/// A deleted one of which only the metadata is left.
+fn dropped(version: &str) -> Object<Pod> {
+    let pod = pod(version).decode().expect("a pod");
+    let key = ObjectKey::of(&*pod);
+    Object::dropped(key.clone(), pod.to_metadata(&Arc::default(), &key))
 }
 
 /// The last one that a handler adds for this event.
@@ -107,4 +115,64 @@ async fn what_is_said_about_a_request_stays() {
         let add = added(&from_fn(said), &event).await;
         assert_eq!((add.priority, add.reason), (Some(Priority::HIGH), Some("mine".into())), "{event:?}");
     }
+}
+
+#[tokio::test]
+async fn owners_of_a_deleted_object_are_found_by_its_metadata() {
+    let owner = [Request::new("shop", "owner")];
+    for event in [Event::delete(dropped("1")), Event::update(dropped("1"), dropped("2"))] {
+        assert_eq!(requests(&super::owner::<Pod>(), event.clone()).await, owner);
+        assert_eq!(requests(&super::owner::<Pod>().any(), event).await, owner);
+    }
+}
+
+/// Requests and later attempts that a handler adds for this event.
+async fn mapped(handler: impl Handler<Pod, Request>, event: &Event<Pod>) -> (Vec<Request>, anyhow::Result<()>) {
+    let (added, laters) = (Arc::new(Added::default()), Laters::default());
+    let queue = Enqueue::new(added.clone(), laters.clone(), None);
+    handler.handle(event, &queue.because(&Subject::new("Pod"), event));
+    let attempted = laters.attempt_all().await;
+    let added = added.0.lock().drain(..).map(|(request, _)| request).collect();
+    (added, attempted)
+}
+
+fn by_body(pod: &Object<Pod>) -> anyhow::Result<[Request; 1]> {
+    pod.decode().context("reading the pod")?;
+    Ok([pod.key().clone()])
+}
+
+#[tokio::test]
+async fn a_mapping_that_cannot_decode_a_deleted_object_is_not_attempted_again() {
+    let event = Event::delete(dropped("1"));
+    let (added, attempted) = mapped(map(by_body), &event).await;
+    assert!(added.is_empty() && attempted.is_ok(), "there is no later attempt: {attempted:?}");
+    assert!(event.failed_decode().is_some(), "the source counts it");
+}
+
+#[tokio::test]
+async fn a_mapping_that_cannot_decode_the_old_object_maps_the_new_one() {
+    let update = || Event::update(dropped("1"), pod("2"));
+    let (added, attempted) = mapped(map(by_body), &update()).await;
+    assert_eq!(added, [Request::new("shop", "web")]);
+    assert!(attempted.is_ok(), "{attempted:?}");
+    let by_body = |pod: Object<Pod>| std::future::ready(by_body(&pod));
+    let (added, attempted) = mapped(map_async(by_body), &update()).await;
+    assert_eq!(added, [Request::new("shop", "web")]);
+    let error = attempted.expect_err("the old one cannot be mapped");
+    assert!(error.chain().any(|cause| matches!(cause.downcast_ref(), Some(DecodeError::BodyDropped { .. }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_asynchronous_mapping_that_cannot_decode_a_deleted_object_is_counted_and_given_up() {
+    let (added, laters) = (Arc::new(Added::default()), Laters::default());
+    let queue = Enqueue::new(added, laters.clone(), None);
+    let event = Event::delete(dropped("1"));
+    let handler = map_async(|pod: Object<Pod>| std::future::ready(by_body(&pod)));
+    handler.handle(&event, &queue.because(&Subject::new("Pod"), &event));
+    let finished = async { laters.finished().await };
+    tokio::select! {
+        () = finished => {}
+        _ = laters.run(None, "test") => {}
+    }
+    assert_eq!((laters.failures(), laters.given_up()), (1, 1));
 }

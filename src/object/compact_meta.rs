@@ -70,6 +70,23 @@ impl CompactMeta {
         Self::pack(key, &mut WireMeta::default())
     }
 
+    /// Returns a copy without `managedFields`.
+    pub(super) fn without_managed_fields(&self) -> Self {
+        let rare = self.rare.as_ref().map(|rare| Rare {
+            deletion: rare.deletion,
+            grace: rare.grace,
+            self_link: rare.self_link.clone(),
+            managed_fields: None,
+        });
+        Self {
+            key: self.key.clone(),
+            text: self.text.clone(),
+            ends: self.ends.clone(),
+            rare: rare.filter(|rare| *rare != Rare::default()).map(Box::new),
+            ..*self
+        }
+    }
+
     /// `key` is that of the object.
     pub(super) fn pack(key: ObjectKey, wire: &mut WireMeta<'_>) -> Self {
         let mut has = Has::default();

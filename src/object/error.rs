@@ -29,6 +29,17 @@ pub enum DecodeError {
         /// The object.
         key: ObjectKey,
     },
+    /// The object is deleted, and only its metadata was kept until the event was delivered. See [`Event`](crate::event::Event).
+    #[error(
+        "cannot decode deleted {kind} {key}: its body was dropped because the handler was behind by more than 4,096 \
+         deletions; use `Object::meta`, or make the handler faster"
+    )]
+    BodyDropped {
+        /// The object's kind.
+        kind: String,
+        /// The object.
+        key: ObjectKey,
+    },
     /// The object is in memory as another type.
     #[error(
         "{kind} {key} is in memory as another type than it is read as: declare the kind with `.compact()` to have both"
@@ -45,7 +56,10 @@ impl DecodeError {
     /// The object that cannot be read.
     pub fn key(&self) -> &ObjectKey {
         match self {
-            Self::Mismatch { key, .. } | Self::MetadataOnly { key, .. } | Self::OtherType { key, .. } => key,
+            Self::Mismatch { key, .. }
+            | Self::MetadataOnly { key, .. }
+            | Self::BodyDropped { key, .. }
+            | Self::OtherType { key, .. } => key,
         }
     }
 }

@@ -9,7 +9,14 @@ use super::{
     payload::{MetadataOnly, Payload, Typed},
 };
 use kube_core::{GroupVersionKind, TypeMeta};
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 /// An object in memory: key and metadata for free, the whole of it through [`Object::decode`]. A clone is counts only.
 ///
@@ -40,12 +47,48 @@ pub(crate) enum Body {
     Typed(Arc<dyn Typed>),
     Compact(Arc<Compact>),
     Metadata(Arc<MetadataOnly>),
+    Dropped(Arc<DroppedBody>),
+}
+
+/// Metadata of an object whose body was dropped before the event was delivered.
+pub(crate) struct DroppedBody {
+    metadata: Arc<MetadataOnly>,
+    /// Whether a predicate or handler tried to decode the object.
+    decode_failed: AtomicBool,
+}
+
+impl DroppedBody {
+    fn decode<K: KubeObject>(&self) -> Result<Arc<K>, DecodeError> {
+        if K::metadata_api() {
+            return self.metadata.decode();
+        }
+        self.decode_failed.store(true, Relaxed);
+        Err(self.error())
+    }
+
+    fn error(&self) -> DecodeError {
+        DecodeError::BodyDropped { kind: self.metadata.types().kind.clone(), key: self.metadata.key() }
+    }
 }
 
 impl<K> Object<K> {
     /// What a store has under a key.
     pub(crate) fn stored(key: ObjectKey, payload: Arc<impl Payload>) -> Self {
         Self { key, body: payload.into_body(), kind: PhantomData }
+    }
+
+    /// Creates a deleted object whose body was dropped.
+    pub(crate) fn dropped(key: ObjectKey, metadata: Arc<MetadataOnly>) -> Self {
+        let body = Body::Dropped(Arc::new(DroppedBody { metadata, decode_failed: AtomicBool::new(false) }));
+        Self { key, body, kind: PhantomData }
+    }
+
+    /// Returns the error of [`Object::decode`] if that was called on this object or a clone, and failed because the body was dropped.
+    pub(crate) fn failed_decode(&self) -> Option<DecodeError> {
+        match &self.body {
+            Body::Dropped(object) => object.decode_failed.load(Relaxed).then(|| object.error()),
+            _ => None,
+        }
     }
 
     /// What names the object.
@@ -77,6 +120,7 @@ impl<K> Object<K> {
             Body::Typed(object) => object.kind(),
             Body::Compact(object) => of(object.types()),
             Body::Metadata(object) => of(object.types()),
+            Body::Dropped(object) => of(object.metadata.types()),
         }
     }
 
@@ -92,6 +136,7 @@ impl Body {
             Self::Typed(object) => object.object_meta(),
             Self::Compact(object) => object.meta(),
             Self::Metadata(object) => object.meta(),
+            Self::Dropped(object) => object.metadata.meta(),
         }
     }
 
@@ -100,6 +145,7 @@ impl Body {
             Self::Typed(object) => object.decode(),
             Self::Compact(object) => object.decode(),
             Self::Metadata(object) => object.decode(),
+            Self::Dropped(object) => object.decode(),
         }
     }
 }
@@ -113,6 +159,7 @@ impl Body {
             Self::Metadata(object) => {
                 Err(DecodeError::MetadataOnly { kind: object.types().kind.clone(), key: object.key() })
             }
+            Self::Dropped(object) => Err(object.error()),
         }
     }
 }
@@ -120,6 +167,9 @@ impl Body {
 impl<K: KubeObject> Object<K> {
     /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
     /// who hold it.
+    ///
+    /// Errors: besides objects that do not fit `K`, deleted objects of events that a slow handler receives late. See
+    /// [`Event`](crate::event::Event).
     pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
         self.body.decode()
     }

@@ -1,7 +1,7 @@
 //! Metadata as a view: one way to read it, whether the object is typed (kube's `ObjectMeta`) or kept compact, so that
 //! neither form is kept twice.
 
-use super::compact_meta::CompactMeta;
+use super::{compact_meta::CompactMeta, key::ObjectKey, wire_meta::WireMeta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ObjectMeta;
 use std::{collections::BTreeMap, fmt};
@@ -128,6 +128,14 @@ impl<'a> Meta<'a> {
         match self.0 {
             Form::Kube(meta) => meta.clone(),
             Form::Packed(meta) => meta.to_object_meta(),
+        }
+    }
+
+    /// Returns a packed copy without `managedFields`. `key` is that of the object.
+    pub(super) fn pack(self, key: &ObjectKey) -> CompactMeta {
+        match self.0 {
+            Form::Kube(meta) => CompactMeta::pack(key.clone(), &mut WireMeta::from(meta)),
+            Form::Packed(meta) => meta.without_managed_fields(),
         }
     }
 

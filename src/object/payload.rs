@@ -54,6 +54,11 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
 
     /// For [`Object`](super::Object).
     fn into_body(self: Arc<Self>) -> Body;
+
+    /// Returns the metadata alone, so that the body can be freed. `types` are those of the informer, and `key` is that of the object.
+    fn to_metadata(self: &Arc<Self>, types: &Arc<TypeMeta>, key: &ObjectKey) -> Arc<MetadataOnly> {
+        Arc::new(MetadataOnly { types: types.clone(), meta: self.meta().pack(key) })
+    }
 }
 
 /// A typed object is its own payload.
@@ -172,7 +177,7 @@ pub(crate) struct MetadataOnly {
 
 impl MetadataOnly {
     /// An object of which only the name is known.
-    pub(super) fn named(key: ObjectKey) -> Self {
+    pub(crate) fn named(key: ObjectKey) -> Self {
         Self { types: Arc::default(), meta: CompactMeta::named(key) }
     }
 
@@ -221,5 +226,9 @@ impl Payload for MetadataOnly {
 
     fn into_body(self: Arc<Self>) -> Body {
         Body::Metadata(self)
+    }
+
+    fn to_metadata(self: &Arc<Self>, _: &Arc<TypeMeta>, _: &ObjectKey) -> Arc<MetadataOnly> {
+        self.clone()
     }
 }

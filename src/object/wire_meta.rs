@@ -3,12 +3,14 @@
 //! [`CompactMeta`]: super::compact_meta::CompactMeta
 
 use super::{key::ObjectKey, meta::Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::ObjectMeta;
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// What it does not name is left out, as kube's `ObjectMeta` does.
 #[derive(Debug, Default, Deserialize)]
@@ -51,6 +53,45 @@ impl WireMeta<'_> {
     }
 }
 
+/// Borrows the text of kube's metadata. Leaves out `managedFields`.
+impl<'a> From<&'a ObjectMeta> for WireMeta<'a> {
+    fn from(meta: &'a ObjectMeta) -> Self {
+        let text = |text: &'a Option<String>| text.as_deref().map(Text::borrowed);
+        let pairs = |pairs: &'a Option<BTreeMap<String, String>>| {
+            let pair = |(key, value): (&'a String, &'a String)| (Text::borrowed(key), Text::borrowed(value));
+            pairs.as_ref().map(|pairs| WirePairs(pairs.iter().map(pair).collect()))
+        };
+        let owners = meta.owner_references.as_ref().map(|owners| {
+            let owner = |owner: &'a OwnerReference| WireOwner {
+                api_version: Some(Text::borrowed(&owner.api_version)),
+                kind: Some(Text::borrowed(&owner.kind)),
+                name: Some(Text::borrowed(&owner.name)),
+                uid: Some(Text::borrowed(&owner.uid)),
+                controller: owner.controller,
+                block_owner_deletion: owner.block_owner_deletion,
+            };
+            owners.iter().map(owner).collect()
+        });
+        Self {
+            name: text(&meta.name),
+            namespace: text(&meta.namespace),
+            uid: text(&meta.uid),
+            resource_version: text(&meta.resource_version),
+            generate_name: text(&meta.generate_name),
+            self_link: text(&meta.self_link),
+            generation: meta.generation,
+            creation_timestamp: meta.creation_timestamp.as_ref().map(|time| time.0),
+            deletion_timestamp: meta.deletion_timestamp.as_ref().map(|time| time.0),
+            deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
+            labels: pairs(&meta.labels),
+            annotations: pairs(&meta.annotations),
+            finalizers: meta.finalizers.as_ref().map(|all| all.iter().map(|one| Text::borrowed(one)).collect()),
+            owner_references: owners,
+            managed_fields: None,
+        }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireOwner<'a> {
@@ -69,6 +110,12 @@ pub(super) struct WireOwner<'a> {
 /// A string, borrowed unless it has escapes.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    fn borrowed(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

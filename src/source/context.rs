@@ -163,11 +163,12 @@ impl Watching {
     }
 
     pub(super) fn stats(&self) -> WatchStats {
-        let Counters { events, dropped, panics } = &self.counters;
+        let Counters { events, dropped, panics, undecoded } = &self.counters;
         WatchStats {
             events: events.load(Relaxed),
             dropped: dropped.load(Relaxed),
             panics: panics.load(Relaxed),
+            undecoded: undecoded.load(Relaxed),
             failures: self.laters.failures(),
             given_up: self.laters.given_up(),
         }
@@ -278,4 +279,5 @@ pub(super) struct Counters {
     pub(super) events: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) panics: AtomicU64,
+    pub(super) undecoded: AtomicU64,
 }

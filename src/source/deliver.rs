@@ -5,7 +5,7 @@ use crate::{
     caught::words,
     event::Event,
     handler::{Enqueue, Handler, Subject, Verb},
-    object::AnyKind,
+    object::{AnyKind, DecodeError},
     predicate::Predicate,
     workqueue::Key,
 };
@@ -76,7 +76,7 @@ impl<K: 'static, R: Key> Delivery<K, R> {
             event = Verb::of(event).text(),
         )
         .entered();
-        let Counters { events, dropped, panics } = self.cx.counters();
+        let Counters { events, dropped, panics, .. } = self.cx.counters();
         events.fetch_add(1, Relaxed);
         let mut who = "predicate";
         let delivered = catch_unwind(AssertUnwindSafe(|| {
@@ -88,14 +88,31 @@ impl<K: 'static, R: Key> Delivery<K, R> {
             accepted
         }));
         match delivered {
-            Ok(true) => {}
-            Ok(false) => drop(dropped.fetch_add(1, Relaxed)),
+            Ok(accepted) => {
+                dropped.fetch_add(u64::from(!accepted), Relaxed);
+                if let Some(error) = event.failed_decode() {
+                    self.note_failed_decode(event, &error, who);
+                }
+            }
             Err(panic) => {
                 panics.fetch_add(1, Relaxed);
                 let (controller, source) = (self.cx.controller(), self.cx.name());
                 let (object, panic) = (object.key(), words(&*panic));
                 tracing::error!(controller, source, %object, panic, who, "a panic has cost an event");
             }
+        }
+    }
+
+    /// Counts and logs an event that `who` could not decode.
+    fn note_failed_decode(&self, event: &Event<K>, error: &DecodeError, who: &str) {
+        let count = self.cx.counters().undecoded.fetch_add(1, Relaxed) + 1;
+        let (controller, kind) = (self.cx.controller(), self.subject.name());
+        let (namespace, name) = (event.object().namespace(), event.object().name());
+        // A handler that is behind can have a million of them.
+        if count.is_power_of_two() {
+            tracing::warn!(controller, kind, namespace, name, %error, who, count, "decoding deleted object failed");
+        } else {
+            tracing::debug!(controller, kind, namespace, name, %error, who, count, "decoding deleted object failed");
         }
     }
 }

@@ -140,18 +140,22 @@ pub struct WatchStats {
     pub dropped: u64,
     /// Panics of predicates and handlers; the event is lost each time.
     pub panics: u64,
+    /// Events of deleted objects that a predicate or handler could not decode, because only their metadata was kept. [`Event`](crate::event::Event) describes when
+    /// that is so.
+    pub undecoded: u64,
     /// Attempts of [`Enqueue::later`](crate::handler::Enqueue::later) that failed.
     pub failures: u64,
-    /// What is not attempted any more, because too much of one object failed.
+    /// What is not attempted any more, because too much of one object failed, or because the object is deleted and cannot be decoded.
     pub given_up: u64,
 }
 
 impl AddAssign for WatchStats {
     fn add_assign(&mut self, other: Self) {
-        let Self { events, dropped, panics, failures, given_up } = other;
+        let Self { events, dropped, panics, undecoded, failures, given_up } = other;
         self.events += events;
         self.dropped += dropped;
         self.panics += panics;
+        self.undecoded += undecoded;
         self.failures += failures;
         self.given_up += given_up;
     }

@@ -1,11 +1,12 @@
 //! What a controller gets of a source: before it runs, and however it ends.
 
-use super::*;
+use super::{deliver::Route, *};
 use crate::{
     cache::{CacheOptions, Select},
     event::Event,
-    handler,
-    object::{AnyKind, Object, ObjectKey},
+    handler::{self, Handler},
+    logging::{Format, subscriber},
+    object::{AnyKind, MetadataOnly, Object, ObjectKey},
     predicate::{self, Predicate},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -14,7 +15,7 @@ use kube_client::{
     api::{ObjectMeta, PostParams},
 };
 use parking_lot::Mutex;
-use std::{future::pending, time::Duration};
+use std::{future::pending, io, time::Duration};
 use steersman_apiserver::{ApiServer, Options};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -139,4 +140,70 @@ async fn what_holds_for_every_watch_is_asked_before_its_own_filters() {
     let asked = asked.lock().join(", ");
     assert_eq!(asked, "first a, first b, second b, first c, second c, own c, first d, second d, own d");
     assert_eq!(watch.stats().dropped - before.dropped, 3);
+}
+
+/// Log lines of this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Delivers the deletions of two objects of which only metadata is left. Returns the counters, and the log.
+async fn deliver_dropped(
+    filter: impl Predicate<ConfigMap>,
+    handler: impl Handler<ConfigMap, ObjectKey>,
+) -> (WatchStats, String) {
+    let lines = Lines::default();
+    let (subscriber, _) = subscriber(Format::Json, "debug", {
+        let lines = lines.clone();
+        move || lines.clone()
+    })
+    .expect("a filter");
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let route = Route { global: Vec::new(), filters: vec![Box::new(filter)], handler: Box::new(handler) };
+    let source = from_fn("test", async move |queue, cx: SourceContext| {
+        let delivery = route.open("ConfigMap", queue, cx.clone());
+        for name in ["a", "b", "c"] {
+            let key = ObjectKey::new("shop", name);
+            let metadata = Arc::new(MetadataOnly::named(key.clone()));
+            delivery.deliver(&Event::delete(Object::dropped(key, metadata)));
+        }
+        cx.synced();
+        pending().await
+    });
+    let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
+    let watch = prepared.handle();
+    let running = tokio::spawn(prepared.run(Arc::new(WorkQueue::<ObjectKey>::default())));
+    watch.await_synced().await.expect("it syncs");
+    running.abort();
+    let lines = String::from_utf8(std::mem::take(&mut *lines.0.lock())).expect("text");
+    (watch.stats(), lines)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_predicate_or_mapping_that_cannot_decode_a_deleted_object_is_counted_and_logged() {
+    let reads = |map: &Object<ConfigMap>| map.decode().is_ok_and(|map| map.data.is_some());
+    let by_body = |map: &Object<ConfigMap>| map.decode().map(|_| [map.key().clone()]);
+    let (stats, lines) = deliver_dropped(predicate::object(reads), handler::object()).await;
+    assert_eq!((stats.events, stats.dropped, stats.undecoded, stats.panics), (3, 3, 3, 0));
+    assert_eq!(lines.matches(r#""who":"predicate""#).count(), 3, "{lines}");
+    assert_eq!(lines.matches("cannot decode deleted").count(), 3, "{lines}");
+    assert_eq!(lines.matches("WARN").count(), 2, "the first and the second: {lines}");
+
+    let (stats, lines) = deliver_dropped(predicate::object(|_| true), handler::map(by_body)).await;
+    assert_eq!((stats.events, stats.dropped, stats.undecoded, stats.failures), (3, 0, 3, 0));
+    assert_eq!(lines.matches(r#""who":"handler""#).count(), 3, "{lines}");
+
+    let (stats, lines) = deliver_dropped(predicate::object(|_| true), handler::object()).await;
+    assert_eq!(stats.undecoded, 0, "metadata is enough");
+    assert!(!lines.contains("decoding deleted object failed"), "{lines}");
 }

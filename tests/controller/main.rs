@@ -19,6 +19,7 @@ mod handlers;
 mod held;
 mod held_back;
 mod interrupted;
+mod lagging;
 mod laters;
 mod life;
 mod metrics;

@@ -1,11 +1,13 @@
-//! What a cursor has not read and the log no longer holds: per object one event, which stands for all that happened to it, or two if it is gone.
+//! Events that a cursor has not read and that the log no longer holds, coalesced per object.
 //!
 //! The table is in the module's docs. Entries are in the order in which their objects were first touched, by the log's positions.
+//!
+//! Invariant: at most [`Limits::deletions`] pending deletions hold the last state of their object. Of further ones the backlog keeps the metadata.
 
-use super::event::{Event, Trash};
+use super::event::{Event, ObjectState, Reduce, Trash};
 use crate::object::ObjectKey;
 use hashbrown::HashMap;
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::collections::BTreeMap;
 
 /// Keys whose memory is worth giving back once they are all gone.
 const MANY: usize = 1024;
@@ -14,29 +16,45 @@ pub(super) struct Backlog<P> {
     keys: HashMap<ObjectKey, u64>,
     pending: BTreeMap<u64, Pending<P>>,
     coalesced: u64,
-    /// A resync began here.
-    resync: u64,
-    /// What came before the resync and will never be told.
-    vanished: Vec<ObjectKey>,
+    /// Pending deletions with the last state of their object.
+    full_deletions: usize,
+    /// Pending deletions with the metadata of their object.
+    metadata_deletions: usize,
 }
 
 /// What is to be told of an object.
 struct Pending<P> {
     event: Event<P>,
     /// Of a deletion: what the handler was told last, if something came between. An update from that to what is deleted is told before.
-    told: Option<Arc<P>>,
+    told: Option<ObjectState<P>>,
+}
+
+/// Number of deletions that keep their object's state, and the function that reduces further ones to metadata.
+pub(super) struct Limits<P> {
+    pub(super) deletions: usize,
+    pub(super) reduce: Reduce<P>,
 }
 
 impl<P> Backlog<P> {
     pub(super) fn new() -> Self {
-        Self { keys: HashMap::new(), pending: BTreeMap::new(), coalesced: 0, resync: 0, vanished: Vec::new() }
+        Self { keys: HashMap::new(), pending: BTreeMap::new(), coalesced: 0, full_deletions: 0, metadata_deletions: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
         self.pending.len()
     }
 
-    /// Events that were never told as such: they went into others, or a create and a delete made up for each other.
+    /// Pending deletions.
+    pub(super) fn deletions(&self) -> usize {
+        self.full_deletions + self.metadata_deletions
+    }
+
+    /// Pending deletions of which only metadata is kept.
+    pub(super) fn metadata_deletions(&self) -> usize {
+        self.metadata_deletions
+    }
+
+    /// Events that were never told as such, because they went into others.
     pub(super) fn coalesced(&self) -> u64 {
         self.coalesced
     }
@@ -47,51 +65,59 @@ impl<P> Backlog<P> {
     }
 
     /// Events are added in the order of their positions.
-    pub(super) fn add(&mut self, position: u64, event: Event<P>, trash: &mut Trash<P>) {
+    pub(super) fn add(&mut self, position: u64, event: Event<P>, limits: &Limits<P>, trash: &mut Trash<P>) {
         let first = self.keys.get(event.key()).copied();
-        let Some((first, pending)) = first.and_then(|first| Some((first, self.pending.remove(&first)?))) else {
-            self.keys.insert(event.key().clone(), position);
-            self.pending.insert(position, Pending { event, told: None });
-            return;
-        };
-        if let (Event::Create { object, .. }, Event::Delete { .. }) = (&pending.event, &event) {
-            if let Some((key, first)) = self.keys.remove_entry(&object.key)
-                && first < self.resync
-            {
-                self.vanished.push(key);
-            }
-            self.coalesced += 2;
-            pending.event.discard(trash);
-            event.discard(trash);
-        } else {
+        let first = first.and_then(|first| Some((first, self.pending.remove(&first)?)));
+        let (position, mut pending) = if let Some((first, pending)) = first {
+            self.uncount(&pending);
             let events = pending.events() + 1;
             let pending = pending.followed_by(event, trash);
             self.coalesced += events - pending.events();
-            self.pending.insert(first, pending);
+            (first, pending)
+        } else {
+            self.keys.insert(event.key().clone(), position);
+            (position, Pending { event, told: None })
+        };
+        if pending.is_deletion() && self.full_deletions >= limits.deletions {
+            pending.reduce(&limits.reduce, trash);
         }
-    }
-
-    /// From now on, keep in mind what was created before this position and vanishes untold: it was there when the resync began, and must not be told of by it.
-    pub(super) fn resync(&mut self, position: u64) {
-        self.resync = position;
-    }
-
-    pub(super) fn vanished(&mut self) -> Vec<ObjectKey> {
-        mem::take(&mut self.vanished)
+        self.count(&pending);
+        self.pending.insert(position, pending);
     }
 
     pub(super) fn pop(&mut self) -> Option<Event<P>> {
         let mut pending = self.pending.first_entry()?;
         let Pending { event, told } = pending.get_mut();
-        if let (Event::Delete { object, .. }, Some(old)) = (&*event, told.take()) {
-            return Some(Event::Update { old, new: object.clone() });
+        if let (Event::Delete { key, object, .. }, Some(old)) = (&*event, told.take()) {
+            return Some(Event::Update { key: key.clone(), old, new: object.clone() });
         }
-        let Pending { event, .. } = pending.remove();
-        self.keys.remove(event.key());
+        let pending = pending.remove();
+        self.uncount(&pending);
+        self.keys.remove(pending.event.key());
         if self.pending.is_empty() && self.keys.capacity() > MANY {
             self.keys = HashMap::new();
         }
-        Some(event)
+        Some(pending.event)
+    }
+
+    fn count(&mut self, pending: &Pending<P>) {
+        if let Some(deletions) = self.count_of(pending) {
+            *deletions += 1;
+        }
+    }
+
+    fn uncount(&mut self, pending: &Pending<P>) {
+        if let Some(deletions) = self.count_of(pending) {
+            *deletions -= 1;
+        }
+    }
+
+    fn count_of(&mut self, pending: &Pending<P>) -> Option<&mut usize> {
+        match &pending.event {
+            Event::Delete { object: ObjectState::Full(_), .. } => Some(&mut self.full_deletions),
+            Event::Delete { object: ObjectState::Metadata(_), .. } => Some(&mut self.metadata_deletions),
+            Event::Create { .. } | Event::Update { .. } => None,
+        }
     }
 }
 
@@ -101,96 +127,137 @@ impl<P> Pending<P> {
         1 + u64::from(self.told.is_some())
     }
 
-    /// Of a create and a delete nothing is left: that is not for here.
+    fn is_deletion(&self) -> bool {
+        matches!(self.event, Event::Delete { .. })
+    }
+
+    /// Replaces the states of a deletion by their metadata.
+    fn reduce(&mut self, reduce: &Reduce<P>, trash: &mut Trash<P>) {
+        let Event::Delete { key, object, .. } = &mut self.event else { return };
+        for state in self.told.iter_mut().chain([object]) {
+            if let ObjectState::Full(full) = &*state {
+                let metadata = ObjectState::Metadata(reduce(key, full));
+                trash.push(std::mem::replace(state, metadata));
+            }
+        }
+    }
+
     fn followed_by(self, event: Event<P>, trash: &mut Trash<P>) -> Self {
-        let (between, new) = match event {
-            Event::Create { object, .. } => (None, object),
-            Event::Update { old, new } => (Some(old), new),
+        let (key, between, new) = match event {
+            Event::Create { key, object, .. } => (key, None, object),
+            Event::Update { key, old, new } => (key, Some(old), new),
             Event::Delete { .. } => {
                 let told = match self.event {
-                    Event::Update { old, new } => {
-                        trash.push(new.object);
-                        old
+                    Event::Create { object, .. } => {
+                        trash.push(object);
+                        None
                     }
-                    Event::Create { object, .. } | Event::Delete { object, .. } => match self.told {
-                        Some(told) => {
-                            trash.push(object.object);
-                            told
-                        }
-                        None => object.object,
-                    },
+                    Event::Update { old, new, .. } => {
+                        trash.push(new);
+                        Some(old)
+                    }
+                    Event::Delete { object, .. } => Some(told_last(self.told, object, trash)),
                 };
-                return Self { event, told: Some(told) };
+                return Self { event, told };
             }
         };
         trash.extend(between);
         let event = match self.event {
-            Event::Create { object, initial } => {
-                trash.push(object.object);
-                Event::Create { object: new, initial }
+            Event::Create { object, initial, .. } => {
+                trash.push(object);
+                Event::Create { key, object: new, initial }
             }
-            Event::Update { old, new: between } => {
-                trash.push(between.object);
-                Event::Update { old, new }
+            Event::Update { old, new: between, .. } => {
+                trash.push(between);
+                Event::Update { key, old, new }
             }
-            Event::Delete { object, .. } => match self.told {
-                Some(old) => {
-                    trash.push(object.object);
-                    Event::Update { old, new }
-                }
-                None => Event::Update { old: object.object, new },
-            },
+            Event::Delete { object, .. } => Event::Update { key, old: told_last(self.told, object, trash), new },
         };
         Self { event, told: None }
+    }
+}
+
+/// Returns the state before a deletion that the handler was told last, or else the deleted one.
+fn told_last<P>(told: Option<ObjectState<P>>, deleted: ObjectState<P>, trash: &mut Trash<P>) -> ObjectState<P> {
+    match told {
+        Some(told) => {
+            trash.push(deleted);
+            told
+        }
+        None => deleted,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::store::Entry;
+    use crate::{cache::store::Entry, object::MetadataOnly};
+    use std::sync::Arc;
 
     fn entry(version: u32) -> Entry<u32> {
         Entry::new(ObjectKey::new("a", "b"), Arc::new(version), 0)
     }
     fn create(version: u32, initial: bool) -> Event<u32> {
-        Event::Create { object: entry(version), initial }
+        Event::create(entry(version), initial)
     }
     fn update(old: u32, new: u32) -> Event<u32> {
-        Event::Update { old: Arc::new(old), new: entry(new) }
+        Event::update(Arc::new(old), entry(new))
     }
     fn delete(version: u32, state_unknown: bool) -> Event<u32> {
-        Event::Delete { object: entry(version), state_unknown }
+        Event::delete(entry(version), state_unknown)
+    }
+
+    fn limits(deletions: usize) -> Limits<u32> {
+        Limits { deletions, reduce: Arc::new(|key, _| Arc::new(MetadataOnly::named(key.clone()))) }
+    }
+
+    /// The version, or that there is only metadata.
+    fn state(state: &ObjectState<u32>) -> String {
+        match state {
+            ObjectState::Full(version) => version.to_string(),
+            ObjectState::Metadata(_) => "metadata".into(),
+        }
     }
 
     fn said(event: &Event<u32>) -> String {
         match event {
-            Event::Create { object, initial } => format!("create {}, initial: {initial}", object.object),
-            Event::Update { old, new } => format!("update {old} to {}", new.object),
-            Event::Delete { object, state_unknown } => format!("delete {}, unknown: {state_unknown}", object.object),
+            Event::Create { object, initial, .. } => format!("create {}, initial: {initial}", state(object)),
+            Event::Update { old, new, .. } => format!("update {} to {}", state(old), state(new)),
+            Event::Delete { object, state_unknown, .. } => {
+                format!("delete {}, unknown: {state_unknown}", state(object))
+            }
         }
     }
 
     /// What these events come to.
     fn told(events: impl IntoIterator<Item = Event<u32>>) -> String {
+        told_within(1, events)
+    }
+
+    /// What these events come to, if so many deletions keep their state.
+    fn told_within(deletions: usize, events: impl IntoIterator<Item = Event<u32>>) -> String {
         let mut backlog = Backlog::new();
         let mut trash = Trash::new();
         let events: Vec<_> = events.into_iter().collect();
         let objects: usize = events.iter().map(|event| if matches!(event, Event::Update { .. }) { 2 } else { 1 }).sum();
         let count = events.len() as u64;
-        (7..).zip(events).for_each(|(position, event)| backlog.add(position, event, &mut trash));
-        assert_eq!(backlog.first(), (backlog.len() > 0).then_some(7), "where it was first touched");
+        let limits = limits(deletions);
+        (7..).zip(events).for_each(|(position, event)| backlog.add(position, event, &limits, &mut trash));
+        assert_eq!(backlog.first(), Some(7), "where it was first touched");
+        let deletes = backlog.pending.values().filter(|pending| pending.is_deletion()).count();
+        assert_eq!(backlog.deletions(), deletes);
         let events: Vec<_> = std::iter::from_fn(|| backlog.pop()).collect();
         assert_eq!(events.len() as u64 + backlog.coalesced(), count, "told or coalesced");
-        assert!(backlog.keys.is_empty());
+        assert!(backlog.keys.is_empty() && backlog.deletions() == 0);
         let said: Vec<_> = events.iter().map(said).collect();
         // What is deleted after an update is in both.
-        let twice = events.len().saturating_sub(1);
+        let twice = if deletions == 0 { 0 } else { events.len() - 1 };
         for event in events {
             event.discard(&mut trash);
         }
-        assert_eq!(trash.len(), objects + twice, "every object is told or thrown away, once");
-        if said.is_empty() { "nothing".into() } else { said.join(", then ") }
+        let full = trash.iter().filter(|state| matches!(state, ObjectState::Full(_))).count();
+        assert_eq!(full, objects + twice, "every object is told or thrown away, once");
+        said.join(", then ")
     }
 
     #[test]
@@ -207,10 +274,20 @@ mod tests {
             assert_eq!(told([create(1, initial), update(1, 3)]), still);
             assert_eq!(told([create(1, initial), update(1, 2), update(2, 3)]), still);
             assert_eq!(told([create(1, initial), create(3, !initial)]), still);
-            for unknown in [true, false] {
-                assert_eq!(told([create(1, initial), delete(1, unknown)]), "nothing");
-            }
         }
+    }
+
+    #[test]
+    fn a_create_and_a_delete_coalesce_to_the_delete() {
+        for (initial, unknown) in [(true, true), (true, false), (false, true), (false, false)] {
+            let gone = format!("delete 3, unknown: {unknown}");
+            assert_eq!(told([create(1, initial), delete(3, unknown)]), gone);
+            assert_eq!(told([create(1, initial), update(1, 2), delete(3, unknown)]), gone);
+        }
+        let again = [create(1, true), delete(2, false), create(3, false)];
+        assert_eq!(told(again.clone()), "update 2 to 3", "the handler was told of neither");
+        let twice = again.into_iter().chain([delete(4, false)]);
+        assert_eq!(told(twice), "update 2 to 4, then delete 4, unknown: false");
     }
 
     #[test]
@@ -246,25 +323,50 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_between_the_two_events_of_a_deletion_goes_on_from_the_first() {
-        let mut backlog = Backlog::new();
-        let mut trash = Trash::new();
-        (0..).zip([update(1, 2), delete(3, false)]).for_each(|(at, event)| backlog.add(at, event, &mut trash));
-        assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some("update 1 to 3"));
-        assert_eq!((backlog.first(), backlog.len()), (Some(0), 1));
-        backlog.add(2, create(4, false), &mut trash);
-        assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some("update 3 to 4"));
-        assert!(backlog.pop().is_none() && backlog.keys.is_empty());
-        assert_eq!(backlog.coalesced(), 1, "three came, two were told");
+    fn a_deletion_beyond_the_limit_is_reduced_to_metadata() {
+        let reduced = |events: Vec<_>| told_within(0, events);
+        assert_eq!(reduced(vec![delete(1, true)]), "delete metadata, unknown: true");
+        assert_eq!(reduced(vec![create(1, false), delete(1, false)]), "delete metadata, unknown: false");
+        let both = "update metadata to metadata, then delete metadata, unknown: false";
+        assert_eq!(reduced(vec![update(1, 2), delete(3, false)]), both);
+        assert_eq!(reduced(vec![delete(1, false), delete(2, false)]), both);
+        // The new object is alive.
+        assert_eq!(reduced(vec![delete(1, false), create(2, false)]), "update metadata to 2");
+        assert_eq!(
+            reduced(vec![create(1, false), delete(1, false), create(2, false), update(2, 3)]),
+            "update metadata to 3"
+        );
+        assert_eq!(reduced(vec![create(1, false), update(1, 2)]), "create 2, initial: false");
     }
 
     #[test]
-    fn what_was_nothing_begins_anew() {
-        let again = [create(1, true), delete(1, false), create(2, false)];
+    fn a_delivered_deletion_makes_room_for_the_state_of_another() {
+        let (mut backlog, mut trash, limits) = (Backlog::new(), Trash::new(), limits(1));
+        let named = |name: &str| Event::delete(Entry::new(ObjectKey::new("a", name), Arc::new(1), 0), false);
+        let mut add = |backlog: &mut Backlog<u32>, at, name| backlog.add(at, named(name), &limits, &mut trash);
+        add(&mut backlog, 0, "a");
+        add(&mut backlog, 1, "b");
+        assert_eq!((backlog.deletions(), backlog.metadata_deletions()), (2, 1));
+        assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some("delete 1, unknown: false"));
+        add(&mut backlog, 2, "c");
+        assert_eq!((backlog.deletions(), backlog.metadata_deletions()), (2, 1));
+        for told in ["delete metadata, unknown: false", "delete 1, unknown: false"] {
+            assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some(told));
+        }
+    }
+
+    #[test]
+    fn what_comes_between_the_two_events_of_a_deletion_goes_on_from_the_first() {
         let mut backlog = Backlog::new();
-        (0..).zip(again).for_each(|(position, event)| backlog.add(position, event, &mut Trash::new()));
-        assert_eq!((backlog.first(), backlog.len(), backlog.coalesced()), (Some(2), 1, 2));
-        let event = backlog.pop().expect("the second create");
-        assert_eq!(said(&event), "create 2, initial: false");
+        let mut trash = Trash::new();
+        let limits = limits(1);
+        let mut add = |backlog: &mut Backlog<_>, at, event| backlog.add(at, event, &limits, &mut trash);
+        (0..).zip([update(1, 2), delete(3, false)]).for_each(|(at, event)| add(&mut backlog, at, event));
+        assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some("update 1 to 3"));
+        assert_eq!((backlog.first(), backlog.len()), (Some(0), 1));
+        add(&mut backlog, 2, create(4, false));
+        assert_eq!(backlog.pop().as_ref().map(said).as_deref(), Some("update 3 to 4"));
+        assert!(backlog.pop().is_none() && backlog.keys.is_empty());
+        assert_eq!(backlog.coalesced(), 1, "three came, two were told");
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Cursor<P> {
 struct Resync<P> {
     /// In the order in which they were asked for.
     left: Vec<(Duration, Entries<P>)>,
-    /// Told since the snapshot, or about to be, or gone before it was told. Once they are more than there were objects, the resync is given up: a handler
+    /// Told since the snapshot, or about to be. Once they are more than there were objects, the resync is given up: a handler
     /// that is never done with the news has heard of as much, and would remember keys without end.
     told: HashSet<ObjectKey>,
     objects: usize,
@@ -110,7 +110,6 @@ impl<P> Cursor<P> {
         // With the gate closed all that the snapshot shows is published: whatever is not told by then is found in the log.
         let gate = self.shared.gate.lock();
         let (objects, left) = snapshot();
-        self.shared.log.lock().resync(self.number);
         drop(gate);
         let begun = || Resync { left: Vec::new(), told: HashSet::new(), objects: 0 };
         let resync = self.resync.get_or_insert_with(begun);
@@ -157,7 +156,7 @@ impl<P> Cursor<P> {
     /// Get something to hand over; if there is nothing, have `waker` woken when there is.
     fn refill(&mut self, waker: Option<&Waker>) -> Refilled {
         if let Some(replay) = &mut self.replay {
-            let events = replay.take(BATCH).map(|object| Event::Create { object, initial: true });
+            let events = replay.take(BATCH).map(|object| Event::create(object, true));
             self.items.extend(events.map(Item::Event));
             if self.items.len() < BATCH {
                 // Let go of the snapshot.
@@ -174,7 +173,6 @@ impl<P> Cursor<P> {
             let mut log = self.shared.log.lock();
             log.count(self.number, self.delivered);
             let pulled = log.pull(self.number, BATCH, &mut self.items, &mut awake);
-            let vanished = log.vanished(self.number);
             if let (Pulled::Nothing, None, Some(waker)) = (&pulled, &self.resync, waker) {
                 let same = awake.take_if(|awake| awake.will_wake(waker));
                 replaced = log.sleep(self.number, same.unwrap_or_else(|| waker.clone()));
@@ -182,7 +180,7 @@ impl<P> Cursor<P> {
             drop(log);
             drop((awake, replaced));
             if let Some(resync) = &mut self.resync {
-                resync.told.extend(self.items.iter().filter_map(Item::key).cloned().chain(vanished));
+                resync.told.extend(self.items.iter().filter_map(Item::key).cloned());
                 if matches!(pulled, Pulled::Something) && resync.told.len() > resync.objects + BATCH {
                     self.resync = None;
                 }
@@ -194,7 +192,7 @@ impl<P> Cursor<P> {
                 (Pulled::Nothing, Some(Resync { left, told, .. })) => {
                     let left = left.iter_mut().flat_map(|(_, left)| left);
                     let fresh = left.filter(|entry| !told.contains(&entry.key)).take(BATCH);
-                    let events = fresh.map(|new| Event::Update { old: new.object.clone(), new });
+                    let events = fresh.map(|new| Event::update(new.object.clone(), new));
                     self.items.extend(events.map(Item::Event));
                     self.beside.set(self.items.len());
                     if self.items.len() < BATCH {

@@ -5,9 +5,10 @@
 //! moments, and is the only one that reading needs.
 
 use super::{
+    backlog::Limits,
     beside::Beside,
     cursor::Cursor,
-    event::{Event, Trash},
+    event::{Event, Reduce, Trash},
     log::Log,
     sync::Mutex,
     wakes::Wakes,
@@ -17,6 +18,8 @@ use std::sync::Arc;
 
 /// Events in the log, if nothing else is said: what comes in a burst, and is not worth coalescing.
 const CAPACITY: usize = 4096;
+/// Deletions that wait for a handler with the last state of their object. [`Event`](crate::event::Event) documents the number.
+const FULL_DELETIONS: usize = 4096;
 /// Events published in one go, so that readers get in between.
 const BATCH: usize = 256;
 
@@ -30,16 +33,15 @@ pub(super) struct Shared<P> {
     pub(super) log: Mutex<Log<P>>,
 }
 
-impl<P> Default for Fan<P> {
-    fn default() -> Self {
-        Self::with_capacity(CAPACITY)
-    }
-}
-
 impl<P> Fan<P> {
-    /// With a log of this many events.
-    pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self { shared: Arc::new(Shared { gate: Mutex::new(()), log: Mutex::new(Log::new(capacity)) }) }
+    pub(crate) fn new(reduce: Reduce<P>) -> Self {
+        Self::with_limits(CAPACITY, FULL_DELETIONS, reduce)
+    }
+
+    /// Creates a fan-out whose log holds `capacity` events, and whose backlogs keep the last state of `deletions` deleted objects each.
+    pub(super) fn with_limits(capacity: usize, deletions: usize, reduce: Reduce<P>) -> Self {
+        let log = Log::new(capacity, Limits { deletions, reduce });
+        Self { shared: Arc::new(Shared { gate: Mutex::new(()), log: Mutex::new(log) }) }
     }
 
     /// Change the store and publish what changed. This is the only way to publish: no snapshot is taken between the two.

@@ -6,12 +6,12 @@
 //! Here nothing waits and nothing is locked; what is to be freed or woken is handed to the caller.
 
 use super::{
-    backlog::Backlog,
+    backlog::{Backlog, Limits},
     beside::Beside,
     event::{Event, Item, Trash},
     wakes::Wakes,
 };
-use crate::{cache::HandlerStats, object::ObjectKey};
+use crate::cache::HandlerStats;
 use std::{collections::VecDeque, task::Waker};
 
 pub(super) struct Log<P> {
@@ -19,6 +19,7 @@ pub(super) struct Log<P> {
     /// Position of the oldest.
     base: u64,
     capacity: usize,
+    limits: Limits<P>,
     /// By number; a gap where one left.
     readers: Vec<Option<Reader<P>>>,
     present: usize,
@@ -53,11 +54,12 @@ pub(super) enum Pulled {
 }
 
 impl<P> Log<P> {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, limits: Limits<P>) -> Self {
         Self {
             slots: VecDeque::new(),
             base: 0,
             capacity: capacity.max(1),
+            limits,
             readers: Vec::new(),
             present: 0,
             sleeping: 0,
@@ -97,7 +99,7 @@ impl<P> Log<P> {
             left -= 1;
             let event = if left == 0 { event.take() } else { event.clone() };
             if let Some(event) = event {
-                reader.backlog.add(position, event, trash);
+                reader.backlog.add(position, event, &self.limits, trash);
             }
             reader.position += 1;
         }
@@ -203,19 +205,6 @@ impl<P> Log<P> {
         old
     }
 
-    /// A reader begins a resync with what the store shows now.
-    pub(super) fn resync(&mut self, number: usize) {
-        let end = self.end();
-        if let Some(reader) = &mut self.readers[number] {
-            reader.backlog.resync(end);
-        }
-    }
-
-    /// Objects that were there when the resync began, and that the reader will never be told of.
-    pub(super) fn vanished(&mut self, number: usize) -> Vec<ObjectKey> {
-        self.readers[number].as_mut().map(|reader| reader.backlog.vanished()).unwrap_or_default()
-    }
-
     pub(super) fn count(&mut self, number: usize, delivered: u64) {
         if let Some(reader) = &mut self.readers[number] {
             reader.delivered = delivered;
@@ -232,6 +221,8 @@ impl<P> Log<P> {
             pending: reader.backlog.len(),
             delivered: reader.delivered,
             coalesced: reader.backlog.coalesced(),
+            deletions: reader.backlog.deletions(),
+            metadata_only_deletions: reader.backlog.metadata_deletions(),
         }
     }
 

@@ -20,7 +20,10 @@ mod sync;
 #[path = "wakes.rs"]
 mod wakes;
 
-use crate::{cache::store::Entry, object::ObjectKey};
+use crate::{
+    cache::store::Entry,
+    object::{MetadataOnly, ObjectKey},
+};
 use cursor::Cursor;
 use event::{Event, Item};
 use hub::Fan;
@@ -51,7 +54,8 @@ fn entry(name: &str, version: u32) -> Entry<u32> {
 
 impl World {
     fn new(capacity: usize) -> Arc<Self> {
-        Arc::new(Self { fan: Fan::with_capacity(capacity), store: sync::Mutex::default() })
+        let fan = Fan::with_limits(capacity, 4096, Arc::new(|key, _| Arc::new(MetadataOnly::named(key.clone()))));
+        Arc::new(Self { fan, store: sync::Mutex::default() })
     }
 
     /// The first list, of nothing.
@@ -73,9 +77,9 @@ impl World {
             drop(store);
             let event = match (old, version) {
                 (None, None) => return,
-                (None, Some(new)) => Event::Create { object: entry(name, new), initial: false },
-                (Some(old), Some(new)) => Event::Update { old: Arc::new(old), new: entry(name, new) },
-                (Some(old), None) => Event::Delete { object: entry(name, old), state_unknown: false },
+                (None, Some(new)) => Event::create(entry(name, new), false),
+                (Some(old), Some(new)) => Event::update(Arc::new(old), entry(name, new)),
+                (Some(old), None) => Event::delete(entry(name, old), false),
             };
             publisher.publish(event);
         });
@@ -106,16 +110,20 @@ struct Known(BTreeMap<String, u32>);
 
 impl Known {
     fn hear(&mut self, item: Item<u32>) {
-        match item {
-            Item::InitialDone => {}
-            Item::Event(Event::Create { object, .. }) => {
-                assert!(self.0.insert(object.key.to_string(), *object.object).is_none(), "created twice");
+        let Item::Event(event) = item else { return };
+        let name = event.key().to_string();
+        match event {
+            Event::Create { object, .. } => {
+                assert!(self.0.insert(name, **object.full()).is_none(), "created twice");
             }
-            Item::Event(Event::Update { old, new }) => {
-                assert_eq!(self.0.insert(new.key.to_string(), *new.object), Some(*old), "not what it knows");
+            Event::Update { old, new, .. } => {
+                let known = self.0.insert(name, **new.full());
+                // It is not told of every object before it is deleted.
+                assert_eq!(known.unwrap_or(DELETED), **old.full(), "not what it knows");
             }
-            Item::Event(Event::Delete { object, .. }) => {
-                assert!(self.0.remove(&object.key.to_string()).is_some(), "deleted and not known");
+            Event::Delete { object, .. } => {
+                let known = self.0.remove(&name);
+                assert_eq!(known.unwrap_or(DELETED), **object.full(), "not what it knows");
             }
         }
     }
@@ -135,10 +143,13 @@ fn handler(world: &Arc<World>) -> thread::JoinHandle<()> {
     })
 }
 
+/// The version of `b` that is deleted.
+const DELETED: u32 = 2;
+
 fn write(world: &World) {
     world.list_nothing();
     world.set("a", Some(1));
-    world.set("b", Some(2));
+    world.set("b", Some(DELETED));
     world.set("a", Some(3));
     world.set("b", None);
     world.set("b", Some(4));

@@ -1,13 +1,16 @@
 mod behind;
+mod deletions;
 
 use super::*;
 use crate::{
-    cache::store::{About, Entry, Store},
-    object::ObjectKey,
+    cache::store::{About, Change, Entry, Store},
+    object::{MetadataOnly, ObjectKey, Payload},
 };
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     pin::pin,
     rc::Rc,
     sync::{
@@ -22,6 +25,10 @@ use std::{
 pub(super) struct World {
     pub(super) fan: Fan<u32>,
     pub(super) store: Store<u32>,
+    /// Keys of all published events.
+    pub(super) published: Mutex<Vec<ObjectKey>>,
+    /// Last states of deleted objects.
+    pub(super) deleted: Mutex<BTreeSet<(ObjectKey, u32)>>,
 }
 
 pub(super) fn key(number: u8) -> ObjectKey {
@@ -32,43 +39,75 @@ pub(super) fn entry(number: u8, version: u32) -> Entry<u32> {
     Entry::new(key(number), Arc::new(version), 0)
 }
 
+/// Keeps the version as the resource version.
+pub(super) fn reduce() -> Reduce<u32> {
+    Arc::new(|key, version| {
+        let mut map = ConfigMap::default();
+        map.metadata.resource_version = Some(version.to_string());
+        Arc::new(map).to_metadata(&Arc::default(), key)
+    })
+}
+
+pub(super) fn version(state: &ObjectState<u32>) -> u32 {
+    match state {
+        ObjectState::Full(version) => **version,
+        ObjectState::Metadata(metadata) => metadata.revision().expect("the version") as u32,
+    }
+}
+
 impl World {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { fan: Fan::with_capacity(capacity), store: Store::default() }
+        Self::with_limits(capacity, usize::MAX)
+    }
+
+    pub(super) fn with_limits(capacity: usize, deletions: usize) -> Self {
+        let fan = Fan::with_limits(capacity, deletions, reduce());
+        Self { fan, store: Store::default(), published: Mutex::default(), deleted: Mutex::default() }
     }
 
     pub(super) fn put(&self, number: u8, version: u32) {
         self.fan.write(|publisher| {
             let new = entry(number, version);
+            self.published.lock().push(key(number));
             publisher.publish(match self.store.put(new.clone(), 1) {
-                Some(old) => Event::Update { old, new },
-                None => Event::Create { object: new, initial: false },
+                Some(old) => Event::update(old, new),
+                None => Event::create(new, false),
             });
         });
         self.fan.wake();
     }
 
+    fn note_deleted(&self, object: &Entry<u32>) {
+        self.deleted.lock().insert((object.key.clone(), *object.object));
+    }
+
     /// True if it was there.
     pub(super) fn remove(&self, number: u8) -> bool {
         let was_there = self.fan.write(|publisher| {
-            let removed = self.store.remove(&key(number), 1);
-            let event = removed.map(|object| Event::Delete { object, state_unknown: false });
-            event.map(|event| publisher.publish(event)).is_some()
+            let Some(removed) = self.store.remove(&key(number), 1) else { return false };
+            self.note_deleted(&removed);
+            self.published.lock().push(key(number));
+            publisher.publish(Event::delete(removed, false));
+            true
         });
         self.fan.wake();
         was_there
     }
 
-    /// Gives how many changes that were.
-    pub(super) fn list(&self, list: impl IntoIterator<Item = (u8, u32)>, first: bool) -> usize {
+    pub(super) fn list(&self, list: impl IntoIterator<Item = (u8, u32)>, first: bool) {
         self.fan.write(|publisher| {
             let list = list.into_iter().map(|(number, version)| entry(number, version)).collect();
             let changes = self.store.replace(About::Those(&|_| true), list, &[], 1, |a, b| a == b);
-            let count = changes.len();
-            publisher.publish_all(changes.into_iter().map(|change| Event::listed(change, first)));
+            for change in &changes {
+                if let Change::Deleted(object) = change {
+                    self.note_deleted(object);
+                }
+            }
+            let events: Vec<_> = changes.into_iter().map(|change| Event::listed(change, first)).collect();
+            self.published.lock().extend(events.iter().map(|event| event.key().clone()));
+            publisher.publish_all(events);
             publisher.synced();
-            count
-        })
+        });
     }
 
     pub(super) fn entries(&self) -> Vec<Entry<u32>> {
@@ -93,16 +132,20 @@ fn heard(cursor: &mut Cursor<u32>) -> Vec<String> {
     std::iter::from_fn(|| cursor.try_next()).map(said).collect()
 }
 
+/// A version with an asterisk is that of a state of which only metadata is left.
 fn said(item: Item<u32>) -> String {
-    match item {
-        Item::Event(Event::Create { object, initial: true }) => format!("{} is {}", object.key.name(), object.object),
-        Item::Event(Event::Create { object, .. }) => format!("{} +{}", object.key.name(), object.object),
-        Item::Event(Event::Update { old, new }) => format!("{} {old}>{}", new.key.name(), new.object),
-        Item::Event(Event::Delete { object, state_unknown: true }) => {
-            format!("{} lost {}", object.key.name(), object.object)
-        }
-        Item::Event(Event::Delete { object, .. }) => format!("{} -{}", object.key.name(), object.object),
-        Item::InitialDone => "done".into(),
+    let Item::Event(event) = item else { return "done".into() };
+    let name = event.key().name().to_owned();
+    let state = |state: &ObjectState<u32>| {
+        let reduced = matches!(state, ObjectState::Metadata(_));
+        format!("{}{}", version(state), if reduced { "*" } else { "" })
+    };
+    match event {
+        Event::Create { object, initial: true, .. } => format!("{name} is {}", state(&object)),
+        Event::Create { object, .. } => format!("{name} +{}", state(&object)),
+        Event::Update { old, new, .. } => format!("{name} {}>{}", state(&old), state(&new)),
+        Event::Delete { object, state_unknown: true, .. } => format!("{name} lost {}", state(&object)),
+        Event::Delete { object, .. } => format!("{name} -{}", state(&object)),
     }
 }
 
@@ -181,7 +224,7 @@ fn one_who_lags_hears_each_object_once_and_then_all_again() {
     world.put(1, 101);
     world.put(1, 102);
     assert_eq!(heard(&mut slow), ["1 100>101", "1 101>102"]);
-    assert_eq!(slow.stats(), HandlerStats { behind: 0, pending: 0, delivered: 11, coalesced: 95 });
+    assert_eq!(slow.stats(), HandlerStats { delivered: 11, coalesced: 95, ..HandlerStats::default() });
     assert_eq!(world.fan.stats().len(), 2);
 }
 
@@ -197,19 +240,6 @@ fn one_who_lags_hears_what_an_object_became_before_it_was_gone() {
     world.remove(1);
     world.put(2, 4);
     assert_eq!(heard(&mut slow), ["1 1>3", "1 -3", "2 +4"]);
-}
-
-#[test]
-fn objects_that_came_and_went_leave_nothing_behind() {
-    let world = World::new(2);
-    world.list([], true);
-    let mut slow = world.subscribe();
-    heard(&mut slow);
-    for version in 0..1000 {
-        world.put(version as u8, version);
-        world.remove(version as u8);
-    }
-    assert_eq!((world.fan.len(), slow.stats().pending), (2, 0));
 }
 
 #[test]
@@ -235,7 +265,7 @@ fn nothing_is_kept_for_nobody() {
 
 #[test]
 fn the_state_is_replayed_as_it_is_read() {
-    let fan = Fan::default();
+    let fan = Fan::new(reduce());
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = taken.clone();
     let mut cursor = fan.subscribe(move || {
@@ -352,7 +382,7 @@ fn what_was_taken_and_not_handed_over_is_not_resynced() {
 }
 
 #[test]
-fn what_was_never_told_is_not_resynced() {
+fn what_was_never_told_and_is_deleted_is_not_resynced() {
     let world = World::new(1);
     world.list([(1, 0)], true);
     let mut cursor = world.subscribe();
@@ -361,7 +391,7 @@ fn what_was_never_told_is_not_resynced() {
     cursor.resync(Duration::ZERO, || world.counted());
     world.remove(2);
     world.put(1, 1);
-    assert_eq!(heard(&mut cursor), ["1 0>1"]);
+    assert_eq!(heard(&mut cursor), ["2 -0", "1 0>1"]);
 }
 
 #[test]
@@ -401,7 +431,8 @@ impl Wake for Nosy {
 /// If one were held, this would hang.
 #[test]
 fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
-    let fan = Arc::new(Fan::with_capacity(2));
+    let reduce: Reduce<Nosy> = Arc::new(|key, _| Arc::new(MetadataOnly::named(key.clone())));
+    let fan = Arc::new(Fan::with_limits(2, 1, reduce));
     let nosy = || Arc::new(Nosy(Arc::downgrade(&fan)));
     let object = |number| Entry::new(key(number), nosy(), 0);
     let mut cursor = fan.subscribe(|| (0, []));
@@ -415,18 +446,18 @@ fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
         fan.wake();
     };
     for number in 0..4 {
-        publish(Event::Create { object: object(number), initial: false });
-        publish(Event::Update { old: nosy(), new: object(number) });
-        publish(Event::Delete { object: object(number), state_unknown: false });
-        publish(Event::Update { old: nosy(), new: object(number + 10) });
-        publish(Event::Delete { object: object(number + 10), state_unknown: false });
+        publish(Event::create(object(number), false));
+        publish(Event::update(nosy(), object(number)));
+        publish(Event::delete(object(number), false));
+        publish(Event::update(nosy(), object(number + 10)));
+        publish(Event::delete(object(number + 10), false));
     }
     assert!(cursor.stats().coalesced > 0);
     while cursor.try_next().is_some() {}
     fan.write(|publisher| {
-        publisher.publish_all((0..9).map(|number| Event::Create { object: object(number), initial: false }));
+        publisher.publish_all((0..9).map(|number| Event::create(object(number), false)));
     });
     drop(cursor);
-    publish(Event::Create { object: object(1), initial: false });
+    publish(Event::create(object(1), false));
     assert_eq!((fan.len(), fan.stats().len(), events.get()), (0, 0, 21));
 }

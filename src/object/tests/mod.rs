@@ -1,4 +1,5 @@
 mod counts;
+mod dropped;
 mod forms;
 mod random;
 

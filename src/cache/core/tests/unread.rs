@@ -81,10 +81,10 @@ impl Scene<Strict> {
 /// What a handler is told next.
 async fn told(cursor: &mut Cursor<Strict>) -> String {
     match cursor.next().await {
-        Some(Item::Event(Event::Create { object, .. })) => format!("+{}", object.object.data.k),
-        Some(Item::Event(Event::Update { old, new })) => format!("{}>{}", old.data.k, new.object.data.k),
-        Some(Item::Event(Event::Delete { object, state_unknown })) => {
-            format!("-{}{}", object.object.data.k, if state_unknown { "?" } else { "" })
+        Some(Item::Event(Event::Create { object, .. })) => format!("+{}", object.full().data.k),
+        Some(Item::Event(Event::Update { old, new, .. })) => format!("{}>{}", old.full().data.k, new.full().data.k),
+        Some(Item::Event(Event::Delete { object, state_unknown, .. })) => {
+            format!("-{}{}", object.full().data.k, if state_unknown { "?" } else { "" })
         }
         Some(Item::InitialDone) => "done".into(),
         None => "ended".into(),
@@ -138,7 +138,7 @@ fn what_goes_while_it_cannot_be_read_is_gone_after_the_next_list() {
     part.all(vec![entry("b")], Vec::new(), 30);
     let gone = cursor.try_next();
     assert!(
-        matches!(&gone, Some(Item::Event(Event::Delete { object, state_unknown: true })) if object.key == key("a")),
+        matches!(&gone, Some(Item::Event(Event::Delete { key: gone, state_unknown: true, .. })) if *gone == key("a")),
         "{gone:?}"
     );
     assert_eq!((core.store.len(), core.stats().approximate_bytes), (1, 7));

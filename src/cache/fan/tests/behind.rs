@@ -48,7 +48,7 @@ fn what_was_taken_out_of_the_log_and_not_handed_over_is_still_to_be_told() {
 #[test]
 fn a_snapshot_of_another_length_than_was_said_is_right_again_at_its_end() {
     for said in [0, 1, 5, 500] {
-        let fan = Fan::default();
+        let fan = Fan::new(reduce());
         let mut cursor = fan.subscribe(|| (said, (0..100).map(|number| entry(number, 0))));
         assert_eq!(fan.stats()[0].behind, said);
         while cursor.try_next().is_some() {}
