@@ -11,8 +11,8 @@
 //! * a watch from no version, because the list had none, is followed by a list: nobody knows what it has missed;
 //! * who has heard nothing for long asks for everything: a server that was restored from a backup has not the version that a watch would begin at, and lets it wait;
 //! * code of others that panics is a failure like another: nobody can say how far it came, so that everything is asked for anew;
-//! * a watch stream that lived for [`LIVED`] or delivered an event is reopened within a second, and the informer stays synced. A request that fails, and a stream that
-//!   ends sooner, is retried with growing delays (see [`pace`]);
+//! * a watch that ends at the requested time is reopened at once. A watch stream that lived for [`LIVED`] or delivered an event, and is cut, is reopened within a second, and
+//!   the informer stays synced. A request that fails, and a stream that ends sooner, is retried with growing delays (see [`pace`]);
 //! * what the server says no with is reported in its own words;
 //! * that there is no such kind it only says of a list: a watch that is told so is followed by one. What that means is for others to say (see [`doubt`]).
 //!
@@ -73,6 +73,9 @@ const ANSWER: Duration = Duration::from_mins(1);
 /// Proxies and load balancers cut idle streams after tens of seconds. A server that rejects watches by closing them does so at once.
 const LIVED: Duration = Duration::from_secs(5);
 
+/// Difference between the requested end of a watch and its end at which it counts as on time: the request takes time, and asks for whole seconds.
+const ON_TIME: Duration = Duration::from_secs(2);
+
 /// Result of one list or watch.
 struct Next {
     /// Watch from this version; list if there is none.
@@ -82,9 +85,9 @@ struct Next {
 
 /// End of a list or watch, which determines the delay before the next request.
 enum End {
-    /// The next request follows at once.
+    /// A list is complete, or a watch ended at the requested time. The next request follows at once.
     Complete,
-    /// A watch stream ended after it had lived for [`LIVED`] or delivered an event.
+    /// A watch stream was cut after it had lived for [`LIVED`] or delivered an event.
     Closed,
     Failed(Failure),
 }
@@ -196,6 +199,7 @@ impl<S: Sink> Reflector<S> {
     /// Everything, and then what happens, in one watch.
     async fn stream(&mut self) -> Next {
         let time = watch_time();
+        let due = Instant::now() + time;
         // By then the server was asked to end it: something may come all the time, and never the end.
         let listed = timeout(time, self.streamed(time)).await;
         match listed.unwrap_or_else(|_| Err(broken("the list did not become whole"))) {
@@ -204,7 +208,7 @@ impl<S: Sink> Reflector<S> {
                 self.sink.watching();
                 self.heard = Instant::now();
                 stream.quiet_for(time + SILENCE);
-                self.follow(stream, version).await
+                self.follow(stream, version, due).await
             }
             Err(Failure::Refused(refusal)) if matches!(refusal.code, 400 | 406 | 415 | 422 | 501) => {
                 // Older servers, and those in front of them, do not know it. A list says the same.
@@ -254,6 +258,7 @@ impl<S: Sink> Reflector<S> {
 
     async fn watch(&mut self, version: String) -> Next {
         let time = watch_time();
+        let due = Instant::now() + time;
         let answer = self.answer(self.place.watch(&version, time), Link::open).await;
         let times_out = matches!(&answer, Err(Failure::Refused(refusal)) if refusal.code == 504);
         let again = mem::replace(&mut self.timed_out, times_out) && times_out;
@@ -261,7 +266,7 @@ impl<S: Sink> Reflector<S> {
             Ok(response) => {
                 self.sink.watching();
                 self.sink.well();
-                self.follow(Stream::new(response.into_body(), time + SILENCE), version).await
+                self.follow(Stream::new(response.into_body(), time + SILENCE), version, due).await
             }
             Err(Failure::Refused(refusal)) if refusal.needs_a_list() || refusal.code == 404 || again => {
                 self.timed_out = false;
@@ -271,8 +276,8 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// What happens, as long as it is told.
-    async fn follow(&mut self, mut stream: Stream, mut version: String) -> Next {
+    /// Passes the events of a watch stream to the sink until the stream ends. The server was asked to end it when it is `due`.
+    async fn follow(&mut self, mut stream: Stream, mut version: String, due: Instant) -> Next {
         let (begun, mut happened) = (Instant::now(), false);
         loop {
             let line = match stream.next(|| self.tell()).await {
@@ -282,6 +287,7 @@ impl<S: Sink> Reflector<S> {
                     let is_silent = matches!(ended, Err(Failure::Silent(_)));
                     let worked = happened || begun.elapsed() >= LIVED;
                     let end = match ended {
+                        Ok(_) if Instant::now() + ON_TIME >= due => End::Complete,
                         _ if worked && !is_silent => End::Closed,
                         Err(failure) => End::Failed(failure),
                         Ok(_) => End::Failed(Failure::EndedAtOnce),
