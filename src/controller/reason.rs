@@ -67,9 +67,9 @@ mod tests {
             (Duration::ZERO, "0 ms"),
             (Duration::from_micros(999_900), "999 ms"),
             (Duration::from_millis(1_499), "1 s"),
-            (Duration::from_secs(60), "60 s"),
+            (Duration::from_mins(1), "60 s"),
             (Duration::from_secs(3_599), "3599 s"),
-            (Duration::from_secs(5_400), "90 min"),
+            (Duration::from_mins(90), "90 min"),
             (Duration::from_hours(36), "36 h"),
             (Duration::MAX, "5124095576030431 h"),
         ] {

@@ -8,14 +8,14 @@
 //! mappings that wait for it. Of the mappings that fail, those of an object's first and last event
 //! are retried until they succeed, see [`FailingMappings`]; memory is bounded by the number of
 //! objects. Mappings that were pushed outside of an event are bounded by
-//! [`MAX_FAILING_WITHOUT_OBJECT`].
+//! [`MAX_FAILING_WITHOUT_OBJECT`](super::failing::MAX_FAILING_WITHOUT_OBJECT).
 
+use super::failing::{FailingMappings, Retries};
 use crate::{
     caught::caught,
     object::{DecodeError, ObjectKey},
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::{
     convert::Infallible,
@@ -38,9 +38,6 @@ const MAX_CONCURRENT: usize = 64;
 
 /// Mappings that wait for their first attempt before the source pauses.
 const MAX_UNATTEMPTED: usize = 1024;
-
-/// Failing mappings retried that were pushed outside of an event.
-const MAX_FAILING_WITHOUT_OBJECT: usize = 1024;
 
 /// Time after which an attempt fails, so that it cannot block others.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -83,7 +80,7 @@ pub(super) struct EventRef {
     pub(super) number: u64,
 }
 
-struct Mapping {
+pub(super) struct Mapping {
     event: Option<EventRef>,
     attempt: Box<dyn Fn() -> AttemptFuture + Send + Sync>,
     counted: CountGuard,
@@ -216,7 +213,7 @@ impl Laters {
         self.0.failed_attempts.load(Relaxed)
     }
 
-    /// Number of mappings dropped because of [`MAX_FAILING_WITHOUT_OBJECT`].
+    /// Number of mappings dropped because of [`MAX_FAILING_WITHOUT_OBJECT`](super::failing::MAX_FAILING_WITHOUT_OBJECT).
     pub(crate) fn given_up(&self) -> u64 {
         self.0.dropped_mappings.load(Relaxed)
     }
@@ -373,110 +370,5 @@ impl Mapping {
     fn namespace_and_name(&self) -> (Option<&str>, Option<&str>) {
         let object = self.event.as_ref().map(|event| &event.object);
         (object.and_then(ObjectKey::namespace), object.map(ObjectKey::name))
-    }
-}
-
-/// Mappings that are retried after a failure: one entry per object.
-///
-/// An entry holds the mappings of the oldest failing event and of the newest. The oldest knows the
-/// state for which requests were last enqueued, the newest the state for which they are missing. No
-/// request was enqueued for the states between them, so no request is lost with them.
-#[derive(Default)]
-struct FailingMappings(Mutex<FailingState>);
-
-#[derive(Default)]
-struct FailingState {
-    by_object: HashMap<ObjectKey, FailingObject>,
-    without_object: usize,
-}
-
-/// Failing mappings of one object: at most two events, oldest first.
-#[derive(Default)]
-struct FailingObject(Vec<FailingEvent>);
-
-struct FailingEvent {
-    number: u64,
-    /// One for each failing call of [`Enqueue::later`](super::Enqueue::later).
-    mappings: Vec<Arc<Mapping>>,
-}
-
-/// Who retries a mapping that has failed.
-enum Retries {
-    /// The caller.
-    Started,
-    /// The future that retries the other mappings of the object.
-    Running,
-    /// Nothing: too many other mappings fail.
-    Dropped,
-}
-
-impl FailingMappings {
-    fn insert(&self, event: &EventRef, mapping: &Arc<Mapping>) -> Retries {
-        let mut state = self.0.lock();
-        let mut retries = Retries::Running;
-        let object = state.by_object.entry_ref(&event.object).or_insert_with(|| {
-            retries = Retries::Started;
-            FailingObject::default()
-        });
-        let dropped = object.insert(event.number, mapping);
-        drop(state);
-        drop(dropped);
-        retries
-    }
-
-    /// Returns the mappings of an object, oldest event first.
-    fn get(&self, object: &ObjectKey) -> Vec<Arc<Mapping>> {
-        let state = self.0.lock();
-        let object = state.by_object.get(object).into_iter();
-        object.flat_map(|object| &object.0).flat_map(|event| &event.mappings).cloned().collect()
-    }
-
-    fn remove(&self, object: &ObjectKey, mapping: &Arc<Mapping>) {
-        if let Some(object) = self.0.lock().by_object.get_mut(object) {
-            object.remove(mapping);
-        }
-    }
-
-    fn remove_if_empty(&self, object: &ObjectKey) -> bool {
-        let mut state = self.0.lock();
-        let is_empty = state.by_object.get(object).is_none_or(|object| object.0.is_empty());
-        if is_empty {
-            state.by_object.remove(object);
-        }
-        is_empty
-    }
-
-    fn insert_without_object(&self) -> Retries {
-        let mut state = self.0.lock();
-        if state.without_object == MAX_FAILING_WITHOUT_OBJECT {
-            return Retries::Dropped;
-        }
-        state.without_object += 1;
-        Retries::Started
-    }
-
-    fn remove_without_object(&self) {
-        self.0.lock().without_object -= 1;
-    }
-}
-
-impl FailingObject {
-    /// Adds a mapping of an event. Returns the event between two others that it makes redundant.
-    ///
-    /// First attempts are concurrent, so events do not fail in their order.
-    fn insert(&mut self, number: u64, mapping: &Arc<Mapping>) -> Option<FailingEvent> {
-        let Self(events) = self;
-        match events.binary_search_by_key(&number, |event| event.number) {
-            Ok(at) => events[at].mappings.push(mapping.clone()),
-            Err(at) => events.insert(at, FailingEvent { number, mappings: vec![mapping.clone()] }),
-        }
-        (events.len() > 2).then(|| events.remove(1))
-    }
-
-    fn remove(&mut self, mapping: &Arc<Mapping>) {
-        for event in &mut self.0 {
-            event.mappings.retain(|other| !Arc::ptr_eq(other, mapping));
-        }
-        self.0.retain(|event| !event.mappings.is_empty());
     }
 }

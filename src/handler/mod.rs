@@ -32,6 +32,7 @@
 
 mod cause;
 mod enqueue;
+mod failing;
 mod funcs;
 mod later;
 mod map;
