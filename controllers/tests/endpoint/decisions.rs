@@ -12,7 +12,7 @@
 //! | status updates, best practices: patches, verification | 1, 6 |
 //! | logging | `each_step_is_logged_once_with_its_source_and_no_invalid_value`, 10, c, k |
 //! | caching | `a_secret_is_read_once_for_each_version` |
-//! | retry | `propagation::a_conflict_is_…`, `propagation::a_conflict_of_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, `failures_are_retried_after_1_second_to_5_minutes`, 11 |
+//! | retry | `propagation::a_conflict_is_…`, `propagation::a_conflict_of_…`, `writes::who_says_when_to_come_back_is_left_alone_until_then`, `writes::failures_are_retried_after_1_second_to_5_minutes`, 11 |
 //! | metrics | `everything_is_counted` |
 //! | validation, health checks | 2, l, the unit tests of `Address`; `health` |
 //!
@@ -45,16 +45,14 @@
 //! | l invalid outputs are not hidden | `propagation::what_is_no_endpoint_…` |
 
 use crate::{
-    between::{Between, Twist},
+    between::Between,
     heard::Heard,
     world::{World, until},
 };
 use anyhow::{Context, Result};
-use http::{Method, StatusCode};
+use http::Method;
 use kube::core::DynamicObject;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::{sync::Arc, time::Duration};
 use steersman::{
     client::{Patch, Validation},
     prelude::*,
@@ -62,7 +60,6 @@ use steersman::{
     workqueue::EntryState,
 };
 use steersman_controllers::endpoint::{self, Cluster, Phase, WorkspaceTemplateApply, workspace_kind};
-use tokio::time::{Instant, sleep};
 
 impl World {
     async fn message(&self) -> Result<String> {
@@ -391,36 +388,4 @@ async fn each_step_is_logged_once_with_its_source_and_no_invalid_value() -> Resu
         ]
     );
     Ok(())
-}
-
-/// With jitter, a delay is up to a tenth longer.
-#[tokio::test(start_paused = true)]
-async fn failures_are_retried_after_1_second_to_5_minutes() -> Result<()> {
-    let env = Env::embedded()?;
-    let failures = Arc::new(Mutex::new(Vec::new()));
-    let noted = failures.clone();
-    let between = Between::new(move |asked| {
-        if !asked.is(&Method::PATCH, "clusters/plane") {
-            return Twist::Nothing;
-        }
-        noted.lock().push(Instant::now());
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
-            "message": "injected failure",
-        });
-        Twist::Instead(StatusCode::INTERNAL_SERVER_ERROR, status)
-    });
-    let world = World::between(&env, &between).await?;
-    world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-    sleep(Duration::from_mins(30)).await;
-    let failures = failures.lock().clone();
-    let delays: Vec<_> = failures.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
-    // The condition that is written after the second failure causes a reconcile at once.
-    let delays: Vec<_> = delays.into_iter().filter(|delay| *delay > 0.5).collect();
-    let expected = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(f64::from);
-    assert!(delays.len() >= expected.len(), "{delays:?}");
-    for (delay, expected) in delays.iter().zip(expected) {
-        assert!((expected..=expected * 1.1 + 0.01).contains(delay), "{expected} in {delays:?}");
-    }
-    world.stop().await
 }

@@ -7,10 +7,14 @@ use crate::{
 use anyhow::{Context, Result};
 use http::{Method, StatusCode};
 use k8s_openapi::api::events::v1::Event;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 use steersman::{
     cache::Query,
@@ -18,6 +22,7 @@ use steersman::{
     testing::{Env, TestServer},
 };
 use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, Phase};
+use tokio::time::{Instant, sleep};
 
 const PLANE: &str = "captcontrolplanes/plane";
 const CLUSTER: &str = "clusters/plane";
@@ -225,4 +230,36 @@ steersman::env_test! {
         }
         Ok(())
     }
+}
+
+/// With jitter, a delay is up to a tenth longer.
+#[tokio::test(start_paused = true)]
+async fn failures_are_retried_after_1_second_to_5_minutes() -> Result<()> {
+    let env = Env::embedded()?;
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let noted = failures.clone();
+    let between = Between::new(move |asked| {
+        if !asked.is(&Method::PATCH, CLUSTER) {
+            return Twist::Nothing;
+        }
+        noted.lock().push(Instant::now());
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
+            "message": "injected failure",
+        });
+        Twist::Instead(StatusCode::INTERNAL_SERVER_ERROR, status)
+    });
+    let world = World::between(&env, &between).await?;
+    world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+    sleep(Duration::from_mins(30)).await;
+    let failures = failures.lock().clone();
+    let delays: Vec<_> = failures.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    // The condition that is written after the second failure causes a reconcile at once.
+    let delays: Vec<_> = delays.into_iter().filter(|delay| *delay > 0.5).collect();
+    let expected = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(f64::from);
+    assert!(delays.len() >= expected.len(), "{delays:?}");
+    for (delay, expected) in delays.iter().zip(expected) {
+        assert!((expected..=expected * 1.1 + 0.01).contains(delay), "{expected} in {delays:?}");
+    }
+    world.stop().await
 }
