@@ -36,7 +36,7 @@ pub(crate) struct AdminFlags {
 enum Callers {
     /// Every caller that can connect.
     Open,
-    /// Callers with a token of the cluster, whose roles allow the path. Needs TLS outside of loopback, and the ClusterRole
+    /// Callers with a token of the cluster, whose roles allow the path. Needs TLS outside of loopback, and the cluster role
     /// `system:auth-delegator` for this process.
     Reviewed,
 }
