@@ -35,6 +35,9 @@ pub mod client;
 pub mod controller;
 pub mod event;
 mod fence;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod handler;
 #[cfg(feature = "logging")]
 pub mod logging;

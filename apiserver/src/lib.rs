@@ -56,6 +56,9 @@ mod crd;
 mod cut;
 mod decode;
 mod faults;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 mod journal;
 mod jsonpath;

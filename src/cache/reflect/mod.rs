@@ -20,6 +20,8 @@
 
 mod doubt;
 mod failure;
+#[cfg(feature = "bench-internals")]
+mod fuzz;
 mod lines;
 mod listed;
 mod objects;
@@ -33,6 +35,8 @@ mod turn;
 mod way;
 mod wire;
 
+#[cfg(feature = "bench-internals")]
+pub use self::fuzz::watch_lines;
 pub(crate) use self::{
     doubt::{Doubt, Doubts},
     failure::Failure,
