@@ -31,7 +31,7 @@ pub fn compact(data: &[u8]) {
             // Numbers that do not fit are accepted in metadata that is not read.
             let Some(expected) = expected else { return };
             let decoded = object.to_json().expect("what was packed can be read");
-            for (field, value) in expected.as_object().expect("an object").iter() {
+            for (field, value) in expected.as_object().expect("an object") {
                 // The type is the informer's, and metadata is normalized.
                 if !matches!(&**field, "apiVersion" | "kind" | "metadata") {
                     assert_eq!(&decoded[field], value, "{field} of {text:?}");

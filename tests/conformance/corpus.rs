@@ -6,8 +6,11 @@ use std::{collections::BTreeSet, fs, path::Path};
 use steersman::fuzz as framework;
 use steersman_apiserver::fuzz as server;
 
+/// The body of a target.
+type Body = fn(&[u8]);
+
 /// The targets and their bodies, sorted by name.
-const TARGETS: [(&str, fn(&[u8])); 8] = [
+const TARGETS: [(&str, Body); 8] = [
     ("admin_paths", framework::admin_paths),
     ("bodies", server::bodies),
     ("compact", framework::compact),
