@@ -38,6 +38,9 @@ pub mod controller;
 mod error_texts;
 pub mod event;
 mod fence;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod handler;
 #[cfg(feature = "logging")]
 pub mod logging;

@@ -63,6 +63,9 @@ mod decode;
 #[cfg(test)]
 mod error_texts;
 mod faults;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 mod journal;
 mod jsonpath;

@@ -38,6 +38,8 @@
 mod access;
 mod debug;
 mod error;
+#[cfg(feature = "bench-internals")]
+pub(crate) mod fuzz;
 mod health;
 mod memory;
 mod pages;

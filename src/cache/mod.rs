@@ -89,6 +89,9 @@ mod undecoded;
 mod view;
 
 pub(crate) use self::asked::Asked;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub use self::reflect::watch_lines;
 pub use self::{
     error::CacheError,
     events::{Events, Notice},

@@ -31,6 +31,8 @@ mod compact_meta;
 mod decode;
 mod decoded;
 mod error;
+#[cfg(feature = "bench-internals")]
+pub(crate) mod fuzz;
 mod handle;
 mod key;
 mod kind;

@@ -22,6 +22,7 @@ use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
 /// }
 /// # fn main() {}
 /// ```
+#[allow(clippy::test_attr_in_doctest, reason = "the example declares tests, it does not run them")]
 #[macro_export]
 macro_rules! properties {
     (cases = $cases:expr; $($tests:tt)+) => {

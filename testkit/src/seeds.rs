@@ -107,7 +107,7 @@ impl Drop for Seeds {
         let soaks = matches!(self.mode, Mode::Soak { .. });
         let Some(seed) = self.running else {
             if soaks {
-                println!("{}: {} rounds passed", self.test, self.rounds);
+                println!("{}: passed, rounds: {}", self.test, self.rounds);
             }
             return;
         };

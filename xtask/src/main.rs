@@ -1,7 +1,7 @@
 //! The project's own commands, run as `cargo xtask …`.
 //!
 //! - `test`: the gate; every check a change must pass, in order.
-//! - `soak`: the long random tests.
+//! - `soak`: random tests on new seeds, and fuzzing.
 //! - `bench`: our workloads beside the peers', in one table.
 //! - `envtest`: the real control plane, built when it is absent.
 //! - `conformance`: the embedded API server beside the real one.
@@ -34,7 +34,7 @@ struct Arguments {
 enum Command {
     /// Check everything a change must pass: formatting, lints, docs, dependencies, tests
     Test(test::Options),
-    /// Run the long random tests: every test with `soak` in its name
+    /// Run random tests on new seeds, and fuzz
     Soak(soak::Options),
     /// Measure our workloads, and with --peers the same ones on the peers, in one table
     Bench(bench::Options),

@@ -21,6 +21,8 @@
 
 mod doubt;
 mod failure;
+#[cfg(feature = "bench-internals")]
+mod fuzz;
 mod lines;
 mod listed;
 mod objects;
@@ -34,6 +36,8 @@ mod turn;
 mod way;
 mod wire;
 
+#[cfg(feature = "bench-internals")]
+pub use self::fuzz::watch_lines;
 pub(crate) use self::{
     doubt::{Doubt, Doubts},
     failure::Failure,
