@@ -42,7 +42,7 @@ fn receive_on_thread(mut first: oneshot::Sender<&'static str>) -> io::Result<()>
                 signal = signals.next() => signal,
                 () = first.closed() => return,
             };
-            drop(first.send(signal));
+            let _ = first.send(signal);
             log_end(signals.next().await);
             exit(1);
         });

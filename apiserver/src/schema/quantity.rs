@@ -67,7 +67,7 @@ pub(crate) fn parse(text: &str) -> Result<Quantity, ParseError> {
     let more = rest.bytes().any(|digit| digit != b'0');
     // `None`: the digits do not fit.
     let digits = format!("0{whole}{fraction}").parse::<i128>().ok().and_then(|digits| digits.checked_add(more.into()));
-    let places = fraction.len() as i32;
+    let places = i32::try_from(fraction.len()).unwrap_or(18);
     let (family, nanos) = if let Some((_, power)) = DECIMAL.iter().find(|(it, _)| *it == suffix) {
         (Family::Decimal, digits.and_then(|digits| scaled(digits, power.cast_signed() - places)))
     } else if let Some((_, power)) = BINARY.iter().find(|(it, _)| *it == suffix) {
@@ -182,16 +182,16 @@ impl std::fmt::Display for Quantity {
             return write!(f, "{number}{}", if power == 0 { "" } else { BINARY[power - 1].0 });
         }
         // Amounts with an exponent have no largest suffix.
-        let steps = if self.family == Family::Exponent { usize::MAX } else { DECIMAL.len() - 1 };
-        let mut power = 0;
-        while number % 1000 == 0 && power < steps {
+        let is_exponent = self.family == Family::Exponent;
+        let mut power = 0_u8;
+        while number % 1000 == 0 && (is_exponent || usize::from(power) + 1 < DECIMAL.len()) {
             number /= 1000;
             power += 1;
         }
-        match self.family {
-            Family::Exponent if power != 3 => write!(f, "{number}e{}", 3 * power as i32 - 9),
-            Family::Exponent => write!(f, "{number}"),
-            _ => write!(f, "{number}{}", DECIMAL[power].0),
+        match power {
+            3 => write!(f, "{number}"),
+            _ if is_exponent => write!(f, "{number}e{}", 3 * i32::from(power) - 9),
+            _ => write!(f, "{number}{}", DECIMAL[usize::from(power)].0),
         }
     }
 }

@@ -84,7 +84,7 @@ async fn a_watcher_s_buffer_is_bounded_in_bytes() {
         while events < 10 {
             let frame = body.frame().await.expect("more events").expect("no error").into_data().expect("data");
             assert!(frame.len() < 2_000_000, "{} bytes", frame.len());
-            events += frame.iter().filter(|byte| **byte == b'\n').count();
+            events += frame.split(|byte| *byte == b'\n').count() - 1;
         }
     }
 }
