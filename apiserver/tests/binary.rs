@@ -73,7 +73,8 @@ async fn a_second_signal_ends_it_at_once() {
     let scratch = Scratch::new();
     let process = Process::start(&scratch, &[]);
     let mut stream = TcpStream::connect(process.address()).await.expect("a connection");
-    let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n");
+    let head =
+        format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n");
     stream.write_all(head.as_bytes()).await.expect("a request");
     // The server asks for the body, and waits for it.
     stream.read_exact(&mut [0; 12]).await.expect("an interim answer");

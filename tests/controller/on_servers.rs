@@ -327,7 +327,7 @@ async fn one_that_is_optional_is_waited_for_until_it_is_known_how_it_is() -> any
     for (kind, fault, seconds) in [
         (("", "Secret"), Some(secrets().delay(secs(20))), 20),
         // The cache does not wait any longer.
-        (("", "Secret"), Some(secrets().delay(secs(600))), 60),
+        (("", "Secret"), Some(secrets().delay(secs(600))), 65),
         (("", "Secret"), Some(secrets().status(403)), 0),
         (("example.com", "Absent"), None, 0),
     ] {
