@@ -28,7 +28,7 @@ use std::fmt;
 ///
 /// Every deletion is kept until the handler has received it. Of the first 4,096 that wait for a handler, the cache keeps the last state of the object, of further
 /// ones only the metadata without `managedFields`. [`Object::decode`] of such an object fails with
-/// [`DecodeError::BodyDropped`](crate::object::DecodeError::BodyDropped). The object can be that of a `Delete`, the `old` of an `Update` if it was created again, and
+/// [`DecodeError::BodyDropped`]. The object can be that of a `Delete`, the `old` of an `Update` if it was created again, and
 /// `old` and `new` of the last `Update` before its `Delete`. [`Object::meta`] is always complete, so that `owns()`, the owner handlers and the predicates of
 /// this crate work on it. A mapping or predicate that fails on it is logged and counted in [`WatchStats`](crate::source::WatchStats); it is not retried.
 pub enum Event<K = AnyKind> {
