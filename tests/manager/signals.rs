@@ -20,8 +20,10 @@ async fn helper_runs_until_a_signal() -> anyhow::Result<()> {
     let manager = builder(&server).grace_period(None).build()?;
     manager.add(Stage::Leader, "work", async move |cx: RunContext| {
         println!("{PREFIX}up");
-        while kind == "blocked" {
-            std::thread::park();
+        if kind == "blocked" {
+            loop {
+                std::thread::park();
+            }
         }
         cx.stopped().await;
         println!("{PREFIX}stopping");
