@@ -86,16 +86,18 @@ pub fn selectors(data: &[u8]) {
 
 /// Parses a quantity.
 ///
-/// Invariants: a canonical text is its own canonical text. Rounding twice is rounding once.
+/// Invariants: the text of a quantity is read as the amount that it shows. Rounding twice is rounding once.
 pub fn quantities(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
-    let canonical = |text: &str| quantity::of(&Value::from(text)).map(|quantity| quantity.to_string());
-    let Some(shown) = canonical(text) else { return };
-    assert_eq!(canonical(&shown).as_deref(), Some(&*shown), "of {text:?}");
-    if let Some(quantity) = quantity::of(&Value::from(text)) {
-        let rounded = quantity.in_thousandths();
-        assert!(rounded.in_thousandths().is_as_much_as(rounded), "of {text:?}");
-    }
+    let read = |text: &str| quantity::of(&Value::from(text));
+    let Some(quantity) = read(text) else { return };
+    // The text is rounded, and a binary quantity without a suffix is read as a decimal one: the second text is final.
+    let shown = read(&quantity.to_string()).expect("its own text is valid");
+    let again = read(&shown.to_string()).expect("its own text is valid");
+    assert!(again.is_as_much_as(shown), "{quantity}, {shown} and {again} of {text:?}");
+    assert_eq!(again.to_string(), shown.to_string(), "of {text:?}");
+    let rounded = quantity.in_thousandths();
+    assert!(rounded.in_thousandths().is_as_much_as(rounded), "{rounded} of {text:?}");
 }
 
 thread_local! {
