@@ -235,8 +235,7 @@ impl Run<'_> {
         mapping.counted.set_attempted();
         let Err(error) = attempted else { return };
         if is_permanent(&error) {
-            self.shared.dropped_mappings.fetch_add(1, Relaxed);
-            return self.log_permanent_failure(&mapping, &error);
+            return self.drop_permanent_failure(&mapping, &error);
         }
         let mapping = Arc::new(mapping);
         let retries = match &mapping.event {
@@ -257,7 +256,9 @@ impl Run<'_> {
         }
     }
 
-    fn log_permanent_failure(&self, mapping: &Mapping, error: &anyhow::Error) {
+    /// Counts and logs a mapping that no further attempt can complete.
+    fn drop_permanent_failure(&self, mapping: &Mapping, error: &anyhow::Error) {
+        self.shared.dropped_mappings.fetch_add(1, Relaxed);
         let Self { controller, source, .. } = *self;
         let (namespace, name) = mapping.namespace_and_name();
         let error = format!("{error:#}");
@@ -323,9 +324,13 @@ impl Run<'_> {
         }
     }
 
-    /// Attempts a mapping that has failed before. Returns `true` if it succeeded.
+    /// Attempts a mapping that has failed before. Returns `true` if it needs no further attempt.
     async fn retry(&self, mapping: &Mapping) -> bool {
         let Err(error) = self.attempt(mapping).await else { return true };
+        if is_permanent(&error) {
+            self.drop_permanent_failure(mapping, &error);
+            return true;
+        }
         let error = format!("{error:#}");
         let Self { controller, source, .. } = *self;
         let (namespace, name) = mapping.namespace_and_name();

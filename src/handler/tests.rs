@@ -176,3 +176,22 @@ async fn an_asynchronous_mapping_that_cannot_decode_a_deleted_object_is_counted_
     }
     assert_eq!((laters.failures(), laters.given_up()), (1, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_retried_mapping_that_cannot_decode_a_deleted_object_is_dropped() {
+    let (added, laters) = (Arc::new(Added::default()), Laters::default());
+    let queue = Enqueue::new(added, laters.clone(), None);
+    let event = Event::delete(dropped("1"));
+    let attempts = std::sync::atomic::AtomicU32::new(0);
+    let handler = map_async(move |pod: Object<Pod>| {
+        let first = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+        std::future::ready(if first { Err(anyhow::anyhow!("not now")) } else { by_body(&pod) })
+    });
+    handler.handle(&event, &queue.because(&Subject::new("Pod"), &event));
+    let finished = async { tokio::time::timeout(Duration::from_hours(1), laters.finished()).await };
+    tokio::select! {
+        finished = finished => finished.expect("the mapping is not retried for ever"),
+        _ = laters.run(None, "test") => {}
+    }
+    assert_eq!((laters.failures(), laters.given_up()), (2, 1));
+}

@@ -3,9 +3,12 @@
 use super::Predicate;
 use crate::{event::Event, object::Meta};
 
-/// An update in which these are not the same, or no update.
+/// Returns whether the event is not an update, or is one whose objects differ.
+///
+/// An update with two uids stands for a deletion and a creation, so it always differs.
 fn changed<K>(event: &Event<K>, same: impl Fn(Meta<'_>, Meta<'_>) -> bool) -> bool {
-    event.old().is_none_or(|old| !same(old.meta(), event.object().meta()))
+    let new = event.object().meta();
+    event.old().is_none_or(|old| old.meta().uid() != new.uid() || !same(old.meta(), new))
 }
 
 /// Drops updates that left `metadata.generation` alone: those of the status, of labels and annotations, and resyncs. The usual choice for what is

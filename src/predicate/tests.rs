@@ -109,3 +109,11 @@ fn a_predicate_can_be_shared_and_kept_without_its_type() {
         assert_eq!(shared.accepts(&event), boxed.accepts(&event));
     }
 }
+
+#[test]
+fn an_update_with_two_uids_passes_every_predicate_that_compares() {
+    let metadata = |uid| json!({"uid": uid, "generation": 1, "resourceVersion": "1", "labels": {"app": "web"}});
+    let recreated = Event::<Pod>::update(pod(&metadata("1")), pod(&metadata("2")));
+    assert!(GenerationChanged.accepts(&recreated) && ResourceVersionChanged.accepts(&recreated));
+    assert!(LabelsChanged.accepts(&recreated) && AnnotationsChanged.accepts(&recreated));
+}

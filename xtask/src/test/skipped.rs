@@ -22,7 +22,10 @@ pub(super) struct Skipped {
 
 impl Skipped {
     pub(super) fn new() -> Self {
-        Self { file: env::temp_dir().join(format!("steersman-skipped-tests-{}", process::id())) }
+        let file = env::temp_dir().join(format!("steersman-skipped-tests-{}", process::id()));
+        // A run with the same process id may have been killed before it removed its file.
+        let _ = fs::remove_file(&file);
+        Self { file }
     }
 
     /// Makes the tests that `command` runs record what they skip.

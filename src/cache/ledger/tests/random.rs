@@ -336,3 +336,29 @@ fn a_read_does_not_show_a_deleted_object_that_had_left_the_selectors_before() {
     }
     assert!(world.reads.is_empty(), "every read is served once the deletion is told");
 }
+
+/// Found by the property test: another client creates the object; this client takes it out of the
+/// selectors, puts it back and deletes it.
+#[test]
+fn a_delete_is_forgotten_exactly_when_it_is_shown_although_another_client_created_the_object() {
+    let write = |ours, inside| Step::Write { object: 1, ours, mark: false, inside };
+    let (answer, event) = (Step::Answer { namespace: 1 }, Step::Event { part: 1 });
+    let delete = Step::Delete { object: 1, ours: true };
+    let mut world = World::new(true);
+    for step in [
+        write(false, true),
+        event,
+        write(true, false),
+        write(true, true),
+        answer,
+        answer,
+        delete,
+        answer,
+        answer,
+        event,
+        event,
+    ] {
+        world.step(step);
+        world.check();
+    }
+}
