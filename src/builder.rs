@@ -196,7 +196,10 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         self
     }
 
-    /// Sets how long failing requests wait. Default: 5 ms, doubled each time, at most 1000 s, each longer by a random part of up to a tenth.
+    /// Sets the limiter that delays the retries of failing requests.
+    ///
+    /// Default: 5 ms, doubled with each failure up to 1000 s, plus a random jitter of up to a
+    /// tenth.
     pub fn limiter(mut self, limiter: Limiter<R>) -> Self {
         self.rest.limiter = Some(limiter);
         self

@@ -22,15 +22,19 @@ use std::fmt;
 /// When thousands of events wait for a handler, the cache combines the events of each object:
 ///
 /// * several changes are one event with the last state;
-/// * an object that was created and deleted is one [`Delete`](Self::Delete). The handler receives it without a `Create` before it, because readers of the
-///   cache may have seen the object;
-/// * an object that was deleted and created again is one [`Update`](Self::Update). Its `old` is the deleted object, also if the handler never received that.
+/// * an object that was created and deleted is one [`Delete`](Self::Delete). The handler receives
+///   it without a `Create` before it, because readers of the cache may have seen the object;
+/// * an object that was deleted and created again is one [`Update`](Self::Update). Its `old` is the
+///   deleted object, also if the handler never received that.
 ///
-/// Every deletion is kept until the handler has received it. Of the first 4,096 that wait for a handler, the cache keeps the last state of the object, of further
-/// ones only the metadata without `managedFields`. [`Object::decode`] of such an object fails with
-/// [`DecodeError::BodyDropped`]. The object can be that of a `Delete`, the `old` of an `Update` if it was created again, and
-/// `old` and `new` of the last `Update` before its `Delete`. [`Object::meta`] is always complete, so that `owns()`, the owner handlers and the predicates of
-/// this crate work on it. A mapping or predicate that fails on it is logged and counted in [`WatchStats`](crate::source::WatchStats); it is not retried.
+/// Every deletion is kept until the handler has received it. For the first 4,096 that wait for a
+/// handler, the cache keeps the last state of the object, for further ones only the metadata
+/// without `managedFields`. [`Object::decode`] of such an object fails with
+/// [`DecodeError::BodyDropped`]. The object can be that of a `Delete`, the `old` of an `Update` if
+/// it was created again, and `old` and `new` of the last `Update` before its `Delete`.
+/// [`Object::meta`] is always complete, so that `owns()`, the owner handlers and the predicates of
+/// this crate work on it. A mapping or predicate that fails on it is logged and counted in
+/// [`WatchStats`](crate::source::WatchStats); it is not retried.
 pub enum Event<K = AnyKind> {
     /// The object is there.
     Create {
@@ -41,7 +45,7 @@ pub enum Event<K = AnyKind> {
     },
     /// The object changed. One deleted and recreated unseen arrives as one update with two uids.
     Update {
-        /// State in the event before; see [slow handlers](Self#slow-handlers) for exceptions.
+        /// State in the previous event; see [slow handlers](Self#slow-handlers) for exceptions.
         old: Object<K>,
         /// What it is now.
         new: Object<K>,

@@ -302,7 +302,7 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
 pub enum ListenError {
     /// Everybody would be admin.
     Open(SocketAddr),
-    /// Tokens would be sent in the clear.
+    /// Tokens are configured without TLS on an address other than loopback.
     Readable(SocketAddr),
     /// The address is not to be had.
     Bind(SocketAddr, io::Error),
@@ -333,7 +333,7 @@ impl fmt::Display for ListenError {
 
 impl Error for ListenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The text has the cause of `Bind`, and of `Tls` the first one.
+        // The texts of `Bind` and `Tls` contain their error, so it is not returned again.
         match self {
             Self::Open(_) | Self::Readable(_) | Self::Bind(..) => None,
             Self::Tls(error) => error.source(),

@@ -303,8 +303,12 @@ impl ApiServer {
         Self::run(core, self.controllers.are_all())
     }
 
-    /// Wait until no request is in flight, which it is once its body is complete, the controllers have nothing to do, and every watcher has been sent everything. A watcher
-    /// that nobody reads from is waited for, too, and so is a deletion that an admission closure refuses: it is tried again and again.
+    /// Waits until the server is idle.
+    ///
+    /// The server is idle if no request is in flight, the controllers have nothing to do, and every
+    /// watcher has been sent everything. A request is in flight once its body is complete. A
+    /// watcher that is not read keeps the server busy, and so does a deletion that an admission
+    /// closure rejects, because it is retried.
     ///
     /// # Panics
     /// If the runtime that the server was made in has ended: its controllers ended with it.

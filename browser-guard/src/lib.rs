@@ -1,7 +1,7 @@
 //! Protects a server without authentication from web pages of other sites.
 //!
-//! A browser on the same machine can reach a server on loopback, and any web page can make the browser send requests.
-//! [`BrowserGuard`] rejects the requests that such a page can cause:
+//! A browser on the same machine can reach a server on loopback, and any web page can make the
+//! browser send requests. [`BrowserGuard`] rejects the requests that such a page can cause:
 //!
 //! | attack | check |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | cross-site `fetch` or form | `Origin` is the server's own, `Sec-Fetch-Site` is not `cross-site` |
 //! | body without a content type, which browsers send without a preflight | a browser's body has a content type |
 //!
-//! `Sec-Fetch-Site: same-site` is accepted: a link from another port of localhost is harmless, and every request that
-//! could read or change something carries an `Origin`.
+//! `Sec-Fetch-Site: same-site` is accepted: a link from another port of localhost is harmless, and
+//! every request that could read or change something carries an `Origin`.
 //!
 //! ```
 //! use steersman_browser_guard::{BrowserGuard, Rejection};
@@ -37,7 +37,8 @@ const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// Decides whether a request can come from a web page of another site.
 ///
-/// Use it where requests are not authenticated. Tokens make it superfluous: a browser does not send them by itself.
+/// Use it where requests are not authenticated. Tokens make it superfluous: a browser does not send
+/// them by itself.
 #[derive(Clone, Debug, Default)]
 pub struct BrowserGuard {
     hosts: Vec<Host>,
@@ -57,8 +58,9 @@ impl BrowserGuard {
 
     /// Checks the head of a request. `has_body` tells whether a body follows.
     ///
-    /// Health pages (`/healthz`, `/livez`, `/readyz` and below) accept every host, also a missing one. The host is the
-    /// authority of the request's target (`:authority` in HTTP/2) and that of each `Host` header: all have to be accepted.
+    /// Health pages (`/healthz`, `/livez`, `/readyz` and below) accept every host, also a missing
+    /// one. The host is the authority of the request's target (`:authority` in HTTP/2) and that of
+    /// each `Host` header: all have to be accepted.
     pub fn check(&self, request: &Parts, has_body: bool) -> Result<(), Rejection> {
         let hosts: Vec<String> = hosts(request).collect();
         if !is_health(request.uri.path()) {
@@ -151,7 +153,8 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// Compares the host and port of an origin. The scheme may differ: a proxy before the server may terminate TLS.
+/// Compares the host and port of an origin. The scheme may differ: a proxy before the server may
+/// terminate TLS.
 fn is_origin_of(origin: &str, host: &str) -> bool {
     origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host))
 }

@@ -51,8 +51,11 @@ pub(crate) enum Condition {
     Absent { error: String },
     /// Up to date, as far as the server has told.
     Synced,
-    /// The informer serves the last known objects and retries. `refused` is set if a retry at once is of no use, so that a lazy read does not wait for one: the server has
-    /// rejected the list or watch, the kind is cluster-scoped and declared for some namespaces, or a panic has ended a loop of the informer.
+    /// The informer serves the last known objects and retries.
+    ///
+    /// `refused` is set if an immediate retry cannot succeed, so that a lazy read does not wait for
+    /// one: the server has rejected the list or watch, the kind is cluster-scoped and declared for
+    /// some namespaces, or a panic has ended a loop of the informer.
     Degraded { since: SystemTime, error: String, refused: bool },
     /// It has ended, and will not be started again.
     Ended,

@@ -10,13 +10,14 @@ use std::{fmt, future::poll_fn};
 
 /// What is in an informer, and then what happens to it: made by [`Informer::events`]. Dropping it ends it.
 ///
-/// A slow reader of events does not slow down others. Once thousands of events wait, the changes of one object are combined, and the last state is always delivered. Memory
-/// is bounded by the objects in the cache plus the deletions that are not delivered yet. [`Event`](Event#slow-handlers) describes what is combined, and which objects
-/// cannot be decoded.
+/// A slow reader of events does not slow down others. Once thousands of events wait, the changes of
+/// one object are combined, and the last state is always delivered. Memory is bounded by the
+/// objects in the cache plus the deletions that are not delivered yet.
+/// [`Event`](Event#slow-handlers) describes what is combined, and which objects cannot be decoded.
 ///
-/// An object that does not decode is an [`Event::Generic`] with its metadata, once for each version
-/// that does not decode. An informer that starts, or a new [`Events`], reports those that there
-/// are. Its last good state, if there was one, stays that of the other events.
+/// A version of an object that does not decode is reported once, as an [`Event::Generic`] with its
+/// metadata. An informer that starts, and a new [`Events`], reports the objects that do not decode
+/// at that time. Other events of such an object have the last state that decoded, if there was one.
 ///
 /// With a [resync](super::Select::resync) every object is told again once in a period, that of its namespace if there is one, as an update whose `old` is its `new`.
 pub struct Events<K> {

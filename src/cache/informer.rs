@@ -176,11 +176,12 @@ impl<K: KubeObject> Informer<K> {
         core.downcast_ref()
     }
 
-    /// Returns one object, or `None` if there is none.
+    /// Returns the object with this key, or `None` if it does not exist.
     ///
-    /// Errors: [`NotKept`](CacheError::NotKept) if nothing is kept of its namespace,
-    /// [`Undecodable`](CacheError::Undecodable) if the object's current version does not decode,
-    /// and [`Decode`](CacheError::Decode) if a compact informer's object does not decode as a `K`.
+    /// Errors: [`NotKept`](CacheError::NotKept) if the informer does not keep the namespace of the
+    /// object, [`Undecodable`](CacheError::Undecodable) if the object's current version does not
+    /// decode, and [`Decode`](CacheError::Decode) if a compact informer's object does not decode as
+    /// a `K`.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
         let found = match self.typed() {
             Some(core) if core.is_listed() => match core.undecoded.get(key) {
@@ -230,8 +231,9 @@ impl<K: KubeObject> Informer<K> {
         })
     }
 
-    /// The objects that `query` is about, all as they were at one moment. A namespace of which
-    /// nothing is kept is an error.
+    /// Returns the objects that match `query`, all from one snapshot of the cache.
+    ///
+    /// Errors: [`NotKept`](CacheError::NotKept) if the informer does not keep the namespace.
     ///
     /// An object whose current version does not decode is in the list with its last good state, or
     /// is left out if it never decoded. [`InformerStats::undecoded`] counts such objects, and

@@ -74,11 +74,12 @@ pub struct InformerStats {
     pub relists: u64,
     /// Watches after the first one. Servers end one after some minutes.
     pub watch_restarts: u64,
-    /// Number of objects that do not decode now. `get` returns
-    /// [`Undecodable`](super::CacheError::Undecodable) for each. Lists and views have its last good
-    /// state, or leave it out if there was none.
+    /// Number of objects whose current version does not decode.
+    ///
+    /// `get` returns [`Undecodable`](super::CacheError::Undecodable) for each of them. Lists and
+    /// views contain the last version that decoded, or omit the object if no version did.
     pub undecoded: usize,
-    /// Objects that did not fit the type, each time one came.
+    /// Number of received versions of objects that did not fit the type.
     ///
     /// What is kept compact is not looked at when it comes. It counts when it is read by `get` or `list`, which fail then: once, however often, until it changes; where there
     /// are more than a thousand such objects, some count again. Who decodes what a view shows, or an event tells, has the error, and it does not count.

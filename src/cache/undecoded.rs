@@ -1,4 +1,4 @@
-//! The objects of one informer that do not decode, each as it came last.
+//! Objects of one informer whose current version does not decode.
 //!
 //! The store keeps their last good state, or nothing. A read of one object looks here first, so
 //! that it returns the error and not a state that is out of date. Subscriptions report each version

@@ -31,9 +31,16 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// [`Ended`](crate::cache::CacheError::Ended) or [`Removed`](crate::cache::CacheError::Removed) then, and `client.live()` the way. With
 /// [`Ignore`](Self::Ignore), or from an [`Informer`], it serves what was there.
 ///
-/// Not covered: writes of other clients, writes whose answer was lost, as one that [timed out](super::Error::WriteTimeout), evictions and bindings of pods, whose answers name no version, and servers whose
-/// resource versions are no numbers. And, where the cache keeps a kind with selectors, a delete of what another client has made a moment ago, and the cache has not
-/// heard of: it may show the object until it hears that it is gone. Who must not see it reads it with `client.live()`, or keeps the kind without selectors.
+/// Not covered:
+///
+/// * writes of other clients;
+/// * writes whose response was lost, such as one that [timed out](super::Error::WriteTimeout);
+/// * evictions and bindings of pods, whose responses have no resource version, and servers whose
+///   resource versions are not numbers;
+/// * where the cache keeps a kind with selectors, a delete of an object that another client has
+///   just created and that the cache has not received: the cache may show the object until it
+///   receives the deletion. Use `client.live()` if that matters, or keep the kind without
+///   selectors.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -49,10 +56,12 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// In a reconcile, the policy of the [controller](crate::controller::Options::consistency). By
-    /// default, a read waits for what the same reconcile wrote, at most 5 s, and for nothing else.
-    /// The next reconcile of the request starts once the cache has caught up. Outside of a
-    /// reconcile, [`Block`](Self::Block) of 5 s. This is the default.
+    /// Applies the policy of the [controller](crate::controller::Options::consistency). The
+    /// default.
+    ///
+    /// By default, a read in a reconcile waits for the writes of the same reconcile, at most 5 s,
+    /// and for nothing else. The next reconcile of the request starts once the cache shows these
+    /// writes. Outside of a reconcile, this is [`Block`](Self::Block) with 5 s.
     #[default]
     Defer,
     /// Wait, at most this long; then it is [`Behind`](crate::cache::CacheError::Behind).

@@ -31,9 +31,9 @@ pub enum Error {
     /// The response did not arrive in time. See [`ConnectionOptions`](super::ConnectionOptions).
     #[error("request to the API server timed out: {0}; check the load of the API server and the network, or retry")]
     Timeout(ResponseTimeout),
-    /// The response to a write did not arrive in time: it may have been done.
+    /// The response to a write did not arrive in time. The server may have applied the write.
     ///
-    /// The client does not know of the write, so no read [waits](super::Consistency) for it.
+    /// The client does not know the result, so no read [waits](super::Consistency) for the write.
     #[error(
         "write of {kind} {key} timed out and may have been done: {timeout}; read the object with `client.live()` before writing it again"
     )]
@@ -203,10 +203,10 @@ pub enum Error {
     },
 }
 
-/// Why a request got no response: kube's error, which it dereferences to.
+/// Error of a request that got no response. Dereferences to kube's error.
 ///
-/// kube's errors print their cause and also return it from `source()`. This one returns the first cause
-/// that its text does not contain.
+/// kube's errors print their cause and also return it from `source()`. `ConnectionError` returns
+/// the first cause that its text does not contain.
 #[derive(Debug)]
 pub struct ConnectionError(kube_client::Error);
 

@@ -2,13 +2,17 @@
 //!
 //! A [builder](crate::builder) makes a [`Controller`], which is a handle, and a [`ControllerTask`], which runs it:
 //!
-//! * Sources start at once, each in a task of its own. No worker begins before the initial events of all of them went through their handlers; one that
-//!   does not come about within [`Options::sync_timeout`] fails the start, with its name and the server's words. Watches that are optional, or of an
-//!   [added cluster](crate::manager::ManagerHandle::add_cluster), do not: the controller starts without them, and they go on trying.
-//! * Each of [`Options::max_concurrent`] workers takes a request and runs the [`Reconciler`](crate::reconcile::Reconciler) on it. No request is in two workers. What the answer
-//!   means is in the table of [`reconcile`](crate::reconcile).
-//! * A request whose last run has written what the caches do not show yet is held back until they do: [`Options::consistency`].
-//! * A reconcile that runs for longer than [`Options::stuck_after`] is reported, and goes on.
+//! * Sources start at once, each in a task of its own. Workers start after the initial events of
+//!   all sources went through their handlers. A source that does not sync within
+//!   [`Options::sync_timeout`] fails the start; the error has its name and the server's message.
+//!   Optional watches, and those of an [added cluster](crate::manager::ManagerHandle::add_cluster),
+//!   do not fail the start: the controller starts without them, and they retry.
+//! * Each of [`Options::max_concurrent`] workers takes a request and calls the
+//!   [`Reconciler`](crate::reconcile::Reconciler) with it. No two workers have the same request at
+//!   one time. The table of [`reconcile`](crate::reconcile) describes the results.
+//! * If the last reconcile of a request wrote objects that the caches do not show yet, the next one
+//!   starts once they do: [`Options::consistency`].
+//! * A reconcile that takes longer than [`Options::stuck_after`] is reported, and continues.
 //! * [`Controller::watch`] adds sources at any time, and gives a handle by which they can be stopped.
 //! * When it is told to stop, runs are told ([`Context::shutdown`](crate::reconcile::Context::shutdown)), what is queued is dropped, and what runs is waited for. Dropping
 //!   what runs it drops the runs, too.

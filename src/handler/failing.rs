@@ -1,4 +1,4 @@
-//! Which failing mappings are retried, and which are dropped.
+//! Keeps the failing mappings of events that are retried, and drops those that are too many.
 
 use super::later::{EventRef, Mapping};
 use crate::object::ObjectKey;
@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Failing mappings retried that were pushed outside of an event.
+/// Maximum number of failing mappings that are retried and do not belong to an event.
 pub(super) const MAX_FAILING_WITHOUT_OBJECT: usize = 1024;
 
 /// Mappings that are retried after a failure: one entry per object.
@@ -33,13 +33,13 @@ struct FailingEvent {
     mappings: Vec<Arc<Mapping>>,
 }
 
-/// Who retries a mapping that has failed.
+/// States which future retries a failing mapping.
 pub(super) enum Retries {
-    /// The caller.
+    /// The future of the caller.
     Started,
     /// The future that retries the other mappings of the object.
     Running,
-    /// Nothing: too many other mappings fail.
+    /// No future: too many other mappings fail.
     Dropped,
 }
 

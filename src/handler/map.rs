@@ -6,8 +6,9 @@ use std::{marker::PhantomData, sync::Arc};
 
 /// Whatever `map` says, of the old and of the new object of an update: who was referred to before is told, too. Each request once, in that order.
 ///
-/// It may answer with a `Result`: what failed is tried again, see [`Enqueue::later`], unless the object is deleted and cannot be decoded, see [`Event`]. Say the type of the closure's argument (`|map: &Object<ConfigMap>|`), or give a
-/// function, if it decodes.
+/// `map` may return a `Result`. A mapping that fails is retried, see [`Enqueue::later`], unless the
+/// object is deleted and cannot be decoded, see [`Event`]. If `map` decodes the object, annotate
+/// the type of the closure's argument (`|map: &Object<ConfigMap>|`), or pass a function.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -5,8 +5,10 @@
 //! * What else is to run is [added](ManagerHandle::add) with a [`Stage`]: servers, caches, the rest, gates that have to return before anything is reconciled, and what
 //!   only the leader does. It can be added at any time before the end.
 //! * With [leader election](ManagerBuilder::leader_election), of all processes with one lease one leads. It stops before another can.
-//! * [`ManagerHandle::add_cluster`] adds other clusters, which may be unreachable; [`ManagerHandle::readiness`] and [`ManagerHandle::add_check`] say whether the process can do its work.
-//! * Nothing is global: two managers in one process never meet.
+//! * [`ManagerHandle::add_cluster`] adds other clusters, which may be unreachable.
+//! * [`ManagerHandle::readiness`] and [`ManagerHandle::add_check`] report whether the process can
+//!   do its work.
+//! * There is no global state: several managers can run in one process.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

@@ -21,12 +21,13 @@ pub(crate) struct Undecoded {
 }
 
 impl Undecoded {
-    /// Creates one from its metadata and the [redacted](super::redact) message of the decoder.
+    /// Creates an undecoded object from its metadata and the decoder's [redacted](super::redact)
+    /// message.
     pub(super) fn new(metadata: MetadataOnly, reason: String) -> Self {
         Self { metadata: Arc::new(metadata), reason }
     }
 
-    /// Creates one with this key and uid, as if nothing else of it could be read.
+    /// Creates an undecoded object of which only the key and the uid are known.
     #[cfg(test)]
     pub(crate) fn named(key: ObjectKey, uid: Option<&str>) -> Self {
         Self::new(MetadataOnly::identified(Arc::default(), key, uid, None), "it does not decode".into())
@@ -54,8 +55,9 @@ impl Undecoded {
         &self.reason
     }
 
-    /// Whether this may be the known object: a uid that differs tells that it was deleted and
-    /// created again.
+    /// Returns whether this can be a version of the `known` object.
+    ///
+    /// A different uid means that the known object was deleted and created again.
     pub(crate) fn may_be(&self, known: Meta<'_>) -> bool {
         self.uid().zip(known.uid()).is_none_or(|(uid, known)| uid == known)
     }

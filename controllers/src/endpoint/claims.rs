@@ -1,10 +1,12 @@
 //! Finds the `Cluster` that a control plane may write to.
 //!
-//! A `Cluster` refers to a control plane if its `spec.controlPlaneRef` names the control plane or, where it has no
-//! `controlPlaneRef`, if an owner reference of the control plane has its uid. Labels and equal names do not count.
+//! A `Cluster` refers to a control plane if its `spec.controlPlaneRef` names the control plane or,
+//! where it has no `controlPlaneRef`, if an owner reference of the control plane has its uid.
+//! Labels and equal names do not count.
 //!
-//! Invariant: a control plane writes to a `Cluster` only if no other `Cluster` refers to the control plane, and if no
-//! other control plane has the same claim. So two control planes never write to one `Cluster` in turns.
+//! Invariant: a control plane writes to a `Cluster` only if no other `Cluster` refers to the
+//! control plane, and if no other control plane has the same claim. So two control planes never
+//! write to one `Cluster` in turns.
 
 use super::{
     related::{Selections, parts},
@@ -91,7 +93,8 @@ impl Claims {
         Ok(alone)
     }
 
-    /// Returns the Clusters that refer to `plane`, each once. There are none while the kind is not installed.
+    /// Returns the Clusters that refer to `plane`, each once. There are none while the kind is not
+    /// installed.
     fn referring(&self, plane: &CAPTControlPlane) -> Result<Vec<Arc<Cluster>>, CacheError> {
         let mut clusters = match self.by_reference.get(&ObjectKey::of(plane)) {
             Err(CacheError::Absent { .. }) => return Ok(Vec::new()),
@@ -105,7 +108,8 @@ impl Claims {
         Ok(clusters)
     }
 
-    /// Returns another control plane that `cluster` refers to: the first by name, so that the message is stable.
+    /// Returns another control plane that `cluster` refers to: the first by name, so that the
+    /// message is stable.
     ///
     /// A control plane that is being deleted does not count. It writes no endpoint any more.
     fn rival(&self, plane: &CAPTControlPlane, cluster: &Cluster) -> Result<Option<ObjectKey>, CacheError> {
@@ -144,7 +148,8 @@ pub(super) fn refers(cluster: &Cluster, plane: &CAPTControlPlane) -> bool {
         && cluster.metadata.uid.as_ref().is_some_and(|uid| cluster_owners(plane).any(|owner| owner.uid == *uid))
 }
 
-/// Returns the `CAPTControlPlane` that `spec.controlPlaneRef` names. A control plane lives in the namespace of its Cluster.
+/// Returns the `CAPTControlPlane` that `spec.controlPlaneRef` names. A control plane lives in the
+/// namespace of its Cluster.
 fn referenced_plane(cluster: &Cluster) -> Option<ObjectKey> {
     let reference = reference(cluster)?;
     let namespace = cluster.metadata.namespace.as_deref()?;

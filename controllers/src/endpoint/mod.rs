@@ -1,8 +1,8 @@
 //! Controller that publishes the API endpoint of control planes created by Terraform.
 //!
-//! For each `CAPTControlPlane` it reads `cluster_endpoint` from the outputs of the `Workspace`, or else from the connection
-//! Secret of the `Workspace`. It validates the value and writes host and port to `spec.controlPlaneEndpoint`, first of the
-//! `CAPTControlPlane` and then of its `Cluster`.
+//! For each `CAPTControlPlane` it reads `cluster_endpoint` from the outputs of the `Workspace`, or
+//! else from the connection Secret of the `Workspace`. It validates the value and writes host and
+//! port to `spec.controlPlaneEndpoint`, first of the `CAPTControlPlane` and then of its `Cluster`.
 //!
 //! ```text
 //! CAPTControlPlane -> WorkspaceTemplateApply -> Workspace -> Secret
@@ -10,21 +10,25 @@
 //!        +-> Cluster
 //! ```
 //!
-//! The controller watches all of these kinds. It caches only the metadata of Secrets, and reads the Secret that it needs
-//! from the API server, once per resource version. Of its content, only a valid host and port appear in logs, conditions,
-//! events and metrics. A Secret outside of the namespaces of the manager's cache is not read.
+//! The controller watches all of these kinds. It caches only the metadata of Secrets, and reads the
+//! Secret that it needs from the API server, once per resource version. Of its content, only a
+//! valid host and port appear in logs, conditions, events and metrics. A Secret outside of the
+//! namespaces of the manager's cache is not read.
 //!
 //! # Which cluster
 //!
-//! The `Cluster` of a control plane is the one whose `spec.controlPlaneRef` names it. Where a `Cluster` has no
-//! `controlPlaneRef`, an owner reference of the control plane has to have the uid of the `Cluster`. Labels and equal names
-//! do not count. A control plane that no `Cluster` refers to gets its own endpoint, and no `Cluster` is written.
+//! The `Cluster` of a control plane is the one whose `spec.controlPlaneRef` names it. Where a
+//! `Cluster` has no `controlPlaneRef`, an owner reference of the control plane has to have the uid
+//! of the `Cluster`. Labels and equal names do not count. A control plane that no `Cluster` refers
+//! to gets its own endpoint, and no `Cluster` is written.
 //!
-//! If several control planes are owned by a `Cluster` without `controlPlaneRef`, or several Clusters refer to one control
-//! plane, the controller reports `ClusterConflict` on each control plane and writes to none of the Clusters.
+//! If several control planes are owned by a `Cluster` without `controlPlaneRef`, or several
+//! Clusters refer to one control plane, the controller reports `ClusterConflict` on each control
+//! plane and writes to none of the Clusters.
 //!
-//! When a control plane is deleted, the controller removes the endpoint from the `Cluster` if the `Cluster` still refers to
-//! the control plane and the two endpoints are equal. A `Cluster` that was not updated to the latest endpoint keeps its own.
+//! When a control plane is deleted, the controller removes the endpoint from the `Cluster` if the
+//! `Cluster` still refers to the control plane and the two endpoints are equal. A `Cluster` that
+//! was not updated to the latest endpoint keeps its own.
 //!
 //! # Conditions
 //!
@@ -42,12 +46,13 @@
 //! | `SecretOutOfScope` | False | the Secret is in a namespace that the controller does not cover |
 //! | `EndpointUpdateFailed` | False | reads or writes fail repeatedly; retried with backoff |
 //!
-//! A single failure, and a conflict with another writer, are retried without a report. `EndpointUpdateFailed` is reported
-//! from the second attempt since the last success. Retries of `InvalidEndpoint` and `SecretOutOfScope` count as attempts,
-//! so a failure after one of these is reported at once.
+//! A single failure, and a conflict with another writer, are retried without a report.
+//! `EndpointUpdateFailed` is reported from the second attempt since the last success. Retries of
+//! `InvalidEndpoint` and `SecretOutOfScope` count as attempts, so a failure after one of these is
+//! reported at once.
 //!
-//! `EndpointHealthy` exists only with [`Options::health`]. It reports whether the endpoint answers, and nothing depends on
-//! it:
+//! `EndpointHealthy` exists only with [`Options::health`]. It reports whether the endpoint answers,
+//! and nothing depends on it:
 //!
 //! | reason | status | meaning |
 //! |---|---|---|
@@ -169,8 +174,8 @@ pub struct Options {
     pub workers: Option<usize>,
     /// Settings of the health checks. Default: no checks.
     ///
-    /// The checks run in a second controller, `endpoint-health`. They need a network in which this process can reach the
-    /// endpoints.
+    /// The checks run in a second controller, `endpoint-health`. They need a network in which this
+    /// process can reach the endpoints.
     pub health: Option<Health>,
 }
 
@@ -199,7 +204,8 @@ pub enum Error {
     Manager(#[from] ManagerError),
 }
 
-/// Let a manager run the controller, under the name `endpoint`. The definition of `CAPTControlPlane` has to be installed; those of the others may come later.
+/// Let a manager run the controller, under the name `endpoint`. The definition of
+/// `CAPTControlPlane` has to be installed; those of the others may come later.
 pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, Error> {
     let (client, selections) = (manager.client(), Selections::new(options));
     let related = Related::new(&manager.cache(), &selections)?;

@@ -54,7 +54,7 @@ impl<P> Backlog<P> {
         self.metadata_deletions
     }
 
-    /// Events that were never told as such, because they went into others.
+    /// Returns the number of events that were merged into other events.
     pub(super) fn coalesced(&self) -> u64 {
         self.coalesced
     }
@@ -177,7 +177,7 @@ impl<P> Pending<P> {
     }
 }
 
-/// Returns the state before a deletion that the handler was told last, or else the deleted one.
+/// Returns the state that the handler received last before a deletion, or the deleted state.
 fn told_last<P>(told: Option<ObjectState<P>>, deleted: ObjectState<P>, trash: &mut Trash<P>) -> ObjectState<P> {
     match told {
         Some(told) => {
@@ -229,12 +229,12 @@ mod tests {
         }
     }
 
-    /// What these events come to.
+    /// Returns the coalesced events as text. At most one deletion keeps the state.
     fn told(events: impl IntoIterator<Item = Event<u32>>) -> String {
         told_within(1, events)
     }
 
-    /// What these events come to, if so many deletions keep their state.
+    /// Returns the coalesced events as text. At most `deletions` deletions keep the state.
     fn told_within(deletions: usize, events: impl IntoIterator<Item = Event<u32>>) -> String {
         let mut backlog = Backlog::new();
         let mut trash = Trash::new();

@@ -44,8 +44,10 @@ pub(crate) struct Cursor<P> {
 struct Resync<P> {
     /// In the order in which they were asked for.
     left: Vec<(Duration, Entries<P>)>,
-    /// Told since the snapshot, or about to be. Once they are more than there were objects, the resync is given up: a handler
-    /// that is never done with the news has heard of as much, and would remember keys without end.
+    /// Keys of the objects delivered since the snapshot, or about to be.
+    ///
+    /// Once there are more keys than objects, the resync is dropped: a handler that never catches
+    /// up has received as many events, and the set would grow without bound.
     told: HashSet<ObjectKey>,
     objects: usize,
 }

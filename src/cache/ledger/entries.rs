@@ -1,10 +1,12 @@
 //! The writes that are not shown yet: by key, and by what their part has to reach.
 //!
-//! What holds: an entry that wants a revision is under it in the part that its object would come
-//! from, as is a deletion that is after a pending version, and every entry of a key is under that
-//! key.
-//! There are no more than [`MOST`], but for those that somebody waits for. What is written beyond that is not told apart any more: it becomes one entry for its part, which
-//! is for everybody and everything there. So whoever asks waits for too much and never for too little. A delete beyond that, whose revision nobody knows, is not waited for.
+//! Invariant: every entry of a key is listed under that key. An entry that waits for a revision,
+//! and a deletion that follows a pending version, is also listed under that revision in the part
+//! that receives the object.
+//!
+//! There are at most [`MOST`] entries, besides those that a read waits for. Further writes of a
+//! part share one entry, which every read of that part waits for: a read may wait for too many
+//! writes, but never for too few. Further deletes, whose revision is not known, are not waited for.
 
 use super::{Writer, sync::Instant};
 use crate::object::ObjectKey;
@@ -53,10 +55,10 @@ pub(super) enum Wants {
     Gone {
         uid: String,
         or_deleting: bool,
-        /// Revision of the last write before the deletion that the informer has still to be told
-        /// of. 0 if there is none. Until the informer reaches it, an absent object may come back.
+        /// Revision of the last write before the deletion that the informer has not reached yet, or
+        /// 0. Until the informer reaches it, an object that is not in the store may come back.
         after: u64,
-        /// The informer was told that the object is gone, and not that it came back.
+        /// Whether the informer was last told, by an event or a list, that the object is gone.
         told: bool,
     },
 }

@@ -5,23 +5,31 @@
 //!
 //! * a create, update or patch, and a delete that only marked the object, is shown once the informer is at the answer's resource version: the server tells
 //!   versions in order, and bookmarks count. Of several namespaces, each with a watch of its own, the one of the object counts;
-//! * a delete is shown once the informer was told that the object with this uid is gone: its answer has no resource version. So that this is
-//!   never missed, a delete is announced before it is sent, and what is told meanwhile is kept. An
-//!   informer that is declared meanwhile is told with the answer. An object that left the
-//!   informer's selectors is told gone as well, so a delete is not shown before the informer has
-//!   reached the last write before it;
-//! * a write that takes the last finalizer off a marked object deletes it too;
+//! * a delete is shown once the informer was told that the object with this uid is gone, because
+//!   its response has no resource version. A delete is announced before it is sent, and the events
+//!   that arrive before the response are kept, so that the removal is never missed. An informer
+//!   that is declared in between learns of the delete with the response. An object that leaves the
+//!   informer's selectors is also reported as gone, so a delete is not shown before the informer
+//!   has reached the last write before it;
+//! * a write that removes the last finalizer of an object marked for deletion also deletes the
+//!   object;
 //! * deletes of a collection are shown once each object is gone, or marked.
 //!
-//! Writes never wait. A read waits for the entries that are there when it begins and concern it, never for later ones. What is shown is forgotten at once.
+//! Writes never wait. A read waits for the entries that concern it and exist when it begins, never
+//! for later ones. An entry is removed as soon as its write is shown.
 //!
-//! An object that the informer's selectors leave out is not waited for, unless the informer has it, or is about to: then it hears that the object leaves, and
-//! that is waited for. A server that was set back to an older state is noticed when a list is older than what was known; the ledger begins anew then.
+//! A read does not wait for an object that the informer's selectors leave out, unless the informer
+//! has the object or is about to receive it. In that case the informer is told that the object
+//! leaves, and the read waits for that. A list that is older than the known state shows that the
+//! server was set back to an older state; the ledger then starts empty.
 //!
-//! A ledger tells some ten thousand writes apart. If more of them are not shown, because the informer hears nothing, later ones are waited for by all reads, and deletes by none.
+//! A ledger distinguishes some ten thousand writes. If more of them are not shown, because the
+//! informer receives nothing, every read waits for the further writes, and no read waits for the
+//! further deletes.
 //!
-//! Not covered, so that a read may show what was before:
-//! * a write whose answer was lost, as one that timed out, other clients' writes, and servers whose resource versions are no numbers;
+//! Not covered, so that a read may show the state before the write:
+//! * a write whose response was lost, such as one that timed out, writes of other clients, and
+//!   servers whose resource versions are not numbers;
 //! * a write that is answered by a `Status` which names no object and no version: `pods/eviction`, `pods/binding`;
 //! * a delete of what another client has made, while a list that is older than that is on its way: it does not have the object, and so is taken to show that it is gone;
 //! * a delete of what another client has made, and an informer with selectors has not heard of yet, or has not listed since it was declared: the answer does not say what

@@ -162,12 +162,11 @@ impl State {
         }
     }
 
-    /// Notes in the deletions what the informer was told of their objects, and returns those that
-    /// this shows.
+    /// Updates the pending deletions with what the informer was told, and returns those now shown.
     ///
-    /// An object that the informer's selectors let in again after it left is told gone before it is
-    /// deleted. So a deletion that is after a version which the informer has not reached is not
-    /// shown yet.
+    /// An object that left the informer's selectors and came back is reported as gone before it is
+    /// deleted. So a deletion is not shown while the informer has not reached the last version
+    /// before it.
     fn gone(&mut self, part: &str, told: &Told<'_>) -> Vec<Id> {
         let mut shown = self.candidates(part, told);
         shown.retain(|id| {
