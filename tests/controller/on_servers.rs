@@ -49,8 +49,7 @@ steersman::env_test! {
         runs.expect_because(&b, "Shop created").await;
         let moved = owned(&other, world.map("mine", ""));
         world.patch::<ConfigMap>("mine", json!({"metadata": {"ownerReferences": moved.metadata.owner_references}})).await?;
-        runs.expect_because(&a, &of("ConfigMap NS/mine updated")).await;
-        runs.expect_because(&b, &of("ConfigMap NS/mine updated")).await;
+        runs.expect_both_because([&a, &b], &of("ConfigMap NS/mine updated")).await;
         world.delete::<ConfigMap>("mine").await?;
         runs.expect_because(&b, &of("ConfigMap NS/mine deleted")).await;
 
@@ -58,8 +57,7 @@ steersman::env_test! {
         world.client.create(&world.secret("key", "a")).await?;
         runs.expect_because(&a, &of("Secret NS/key created")).await;
         world.relabel::<Secret>("key", "b").await?;
-        runs.expect_because(&a, &of("Secret NS/key updated")).await;
-        runs.expect_because(&b, &of("Secret NS/key updated")).await;
+        runs.expect_both_because([&a, &b], &of("Secret NS/key updated")).await;
         world.delete::<Secret>("key").await?;
         runs.expect_because(&b, &of("Secret NS/key deleted")).await;
 

@@ -193,6 +193,19 @@ impl<R: Key> Runs<R> {
         assert!(cx.reasons().iter().any(|one| one.as_str() == reason), "{:?}, not {reason}", cx.reasons());
     }
 
+    /// Asserts that the next two reconciles are those of `requests`, in any order, for this reason.
+    ///
+    /// A request that is added while its previous reconcile ends is queued behind the other one.
+    pub(crate) async fn expect_both_because(&mut self, requests: [&R; 2], reason: &str) {
+        let mut left = requests.to_vec();
+        while !left.is_empty() {
+            let (next, cx) = self.next().await;
+            assert!(left.contains(&&next), "{next:?} because of {:?}", cx.reasons());
+            assert!(cx.reasons().iter().any(|one| one.as_str() == reason), "{:?}, not {reason}", cx.reasons());
+            left.retain(|request| **request != next);
+        }
+    }
+
     /// There was none meanwhile.
     pub(crate) fn expect_none(&mut self) {
         if let Ok((request, cx)) = self.0.try_recv() {
