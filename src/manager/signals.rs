@@ -4,7 +4,7 @@ use std::{io, process::exit, sync::mpsc, thread, time::Duration};
 use tokio::{runtime, sync::oneshot};
 
 /// Longest wait for the last log line. The log may be blocked, and the process has to end all the same.
-const LOG_TIMEOUT: Duration = Duration::from_millis(200);
+const LOG_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Resolves on the first SIGINT or SIGTERM (Ctrl-C on Windows). After that, a second one ends the process with status 1.
 ///
